@@ -1,0 +1,25 @@
+"""ON-LSTM: recurrent networks whose ordered neurons find constituency trees in raw text.
+
+Public names are imported on first use, so that `import onlstm` stays cheap and the text commands never load torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onlstm.layer import ONLSTM, ONLSTMCell
+
+__version__ = "0.1.0"
+__all__ = ["ONLSTM", "ONLSTMCell", "__version__"]
+
+_HOME = {"ONLSTM": "onlstm.layer", "ONLSTMCell": "onlstm.layer"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'onlstm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

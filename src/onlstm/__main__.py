@@ -1,0 +1,6 @@
+"""`python -m onlstm` is the `onlstm` command."""
+
+from onlstm.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""`onlstm::scan` in plain PyTorch: forward and hand-written backward, on any device.
+
+The default kernel where nothing faster exists, and the oracle of the C++ one, which follows it line by line. Names
+are those of `onlstm.cell`; `d_x` is the gradient of the loss by x. The forward pass saves, per row, the activated
+gates in the order of `cell.GATES`, with the softmax p in place of each master gate (its cumulative sum is cheap, and
+differences of a cumulative sum would lose the digits of a small p), and the cell state before the step.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+
+def steps(rows: int, batch: int, batch_sizes: Tensor | None, reverse: bool) -> Iterator[slice]:
+    """Yield the rows of each time step, in the order they are worked on. No `batch_sizes`: every step has all."""
+    sizes = [batch] * (rows // max(batch, 1)) if batch_sizes is None else batch_sizes.tolist()
+    ends = torch.tensor(sizes, dtype=torch.long).cumsum(0).tolist()
+    for k in reversed(range(len(sizes))) if reverse else range(len(sizes)):
+        yield slice(ends[k] - sizes[k], ends[k])
+
+
+def forward(
+    x_gates: Tensor,
+    w_hh: Tensor,
+    h0: Tensor,
+    c0: Tensor,
+    batch_sizes: Tensor | None,
+    chunk_size: int,
+    reverse: bool,
+    save: bool,
+) -> tuple[Tensor, ...]:
+    """Return h (N, D), h_n, c_n (B, D), the distances d_f, d_i (N), and saved gates (N, G) and c_prev (N, D).
+
+    Without `save` the last two are empty.
+    """
+    (N, G), (B, D) = x_gates.shape, c0.shape
+    K, M = (G - 4 * D) // 2, D // chunk_size
+    h_n, c_n = h0.clone(), c0.clone()
+    h, d_f, d_i = x_gates.new_empty(N, D), x_gates.new_empty(N), x_gates.new_empty(N)
+    gates, c_prev = x_gates.new_empty(N if save else 0, G), x_gates.new_empty(N if save else 0, D)
+    for t in steps(N, B, batch_sizes, reverse):
+        b = t.stop - t.start
+        logits = (x_gates[t] + h_n[:b] @ w_hh.T).split((K, K, D, D, D, D), -1)
+        p_i, p_f = logits[0].softmax(-1), logits[1].softmax(-1)
+        o, g, i, f = logits[2].sigmoid(), logits[3].tanh(), logits[4].sigmoid(), logits[5].sigmoid()
+        if save:
+            gates[t] = torch.cat((p_i, p_f, o, g, i, f), -1)
+            c_prev[t] = c_n[:b]
+        f_m, i_m = p_f.cumsum(-1)[:, :M], 1 - p_i.cumsum(-1)[:, :M]
+        d_f[t], d_i[t] = 1 - f_m.mean(-1), i_m.mean(-1)
+        f_m, i_m = (gate.repeat_interleave(chunk_size, -1) for gate in (f_m, i_m))
+        omega = f_m * i_m
+        c_n[:b] = (f * omega + (f_m - omega)) * c_n[:b] + (i * omega + (i_m - omega)) * g
+        h_n[:b] = h[t] = o * c_n[:b].tanh()
+    return h, h_n, c_n, d_f, d_i, gates, c_prev
+
+
+def backward(
+    grads: tuple[Tensor | None, ...],
+    gates: Tensor,
+    c_prev: Tensor,
+    h: Tensor,
+    h0: Tensor,
+    w_hh: Tensor,
+    batch_sizes: Tensor | None,
+    chunk_size: int,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of x_gates, w_hh, h0 and c0 from those of h, h_n, c_n, d_f and d_i (None: zero)."""
+    d_h, d_hn, d_cn, d_df, d_di = grads
+    (N, G), (B, D) = gates.shape, h0.shape
+    K, M = (G - 4 * D) // 2, D // chunk_size
+    d_h0 = torch.zeros_like(h0) if d_hn is None else d_hn.clone()
+    d_c0 = torch.zeros_like(h0) if d_cn is None else d_cn.clone()
+    d_x_gates = torch.empty_like(gates)
+    order = list(steps(N, B, batch_sizes, reverse))
+    for t in reversed(order):
+        b = t.stop - t.start
+        p_i, p_f, o, g, i, f = gates[t].split((K, K, D, D, D, D), -1)
+        f_m, i_m = p_f.cumsum(-1)[:, :M], 1 - p_i.cumsum(-1)[:, :M]
+        f_wide, i_wide = (gate.repeat_interleave(chunk_size, -1) for gate in (f_m, i_m))
+        omega = f_wide * i_wide
+        f_hat, i_hat = f * omega + (f_wide - omega), i * omega + (i_wide - omega)
+        tanh_c = (f_hat * c_prev[t] + i_hat * g).tanh()
+
+        d_ht = d_h0[:b] if d_h is None else d_h0[:b] + d_h[t]
+        d_c = d_c0[:b] + d_ht * o * (1 - tanh_c**2)
+        d_f_hat, d_i_hat = d_c * c_prev[t], d_c * g
+        d_c0[:b] = d_c * f_hat
+
+        d_omega = d_f_hat * (f - 1) + d_i_hat * (i - 1)
+        s_f, s_i, s_omega = (x.unflatten(-1, (M, chunk_size)).sum(-1) for x in (d_f_hat, d_i_hat, d_omega))
+        d_f_m, d_i_m = s_f + s_omega * i_m, s_i + s_omega * f_m
+        if d_df is not None:
+            d_f_m = d_f_m - d_df[t, None] / M
+        if d_di is not None:
+            d_i_m = d_i_m + d_di[t, None] / M
+        d_x_gates[t] = torch.cat(
+            (
+                _cumax_backward(p_i, -d_i_m),
+                _cumax_backward(p_f, d_f_m),
+                d_ht * tanh_c * o * (1 - o),
+                d_c * i_hat * (1 - g**2),
+                d_i_hat * omega * i * (1 - i),
+                d_f_hat * omega * f * (1 - f),
+            ),
+            -1,
+        )
+        d_h0[:b] = d_x_gates[t] @ w_hh
+    return d_x_gates, d_x_gates.T @ _h_prev(h, h0, order), d_h0, d_c0
+
+
+def _cumax_backward(p: Tensor, d_gate: Tensor) -> Tensor:
+    """Return the gradient of the logits: p_k moves every gate entry from k on; then softmax's own Jacobian."""
+    d_p = torch.zeros_like(p)
+    d_p[:, : d_gate.shape[-1]] = d_gate.flip(-1).cumsum(-1).flip(-1)
+    return p * (d_p - (p * d_p).sum(-1, keepdim=True))
+
+
+def _h_prev(h: Tensor, h0: Tensor, order: list[slice]) -> Tensor:
+    """Return, for every row, the hidden state its step started from."""
+    state, before = h0.clone(), torch.empty_like(h)
+    for t in order:
+        before[t] = state[: t.stop - t.start]
+        state[: t.stop - t.start] = h[t]
+    return before

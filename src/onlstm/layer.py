@@ -1,0 +1,368 @@
+"""The layer: `ONLSTM`, a drop-in for `torch.nn.LSTM`, and `ONLSTMCell`, one for `torch.nn.LSTMCell`.
+
+Parameters, shapes, states and errors are those of torch; what is new is `chunk_size`, the distances that `scan`
+returns beside the output, and the master gates that `gates` returns. The mathematics is in `onlstm.cell`, its fast
+form in `onlstm.kernels`; here live parameters, layouts (batched, unbatched, packed), layers, directions and dropout.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from onlstm import cell
+from onlstm.cell import Distances, MasterGates
+from onlstm.kernels import ops
+from onlstm.layout import Layout, State
+
+Backend = Literal["auto", "eager", "fused"]
+
+
+class Scanned(NamedTuple):
+    """What `ONLSTM.scan` returns."""
+
+    output: Any
+    """As `ONLSTM.forward` returns it: a tensor, or a `PackedSequence` for a packed input."""
+    state: State
+    """(h_n, c_n), as `ONLSTM.forward` returns it."""
+    distances: Distances
+    """`.forget` and `.input`: (num_layers * directions, T, B); zero where a packed sequence has ended."""
+
+
+class ONLSTM(nn.RNNBase):
+    """Ordered-neurons LSTM, called like `nn.LSTM`: `output, (h_n, c_n) = layer(x, (h_0, c_0))`.
+
+    Args (all of `nn.LSTM` but `proj_size`, in its order, then by keyword):
+        chunk_size: neurons that share one entry of the master gates (C); divides hidden_size into two chunks or more.
+        weight_dropout: drop-connect on the recurrent weights, one mask per call, in training only.
+        weight_dropout_scale: "inverted" divides the kept weights by 1 - p in training; "original" leaves them and
+            multiplies by 1 - p in evaluation, as the paper's code does.
+        free_last_chunk: give each master gate one more logit, so that the last chunk can be written. Without it
+            (the paper's cell) the last chunk of the state keeps its first value for ever: zero, from a zero state.
+        backend: "fused" (C++ on a CPU), "eager" (plain autograd; has second derivatives) or "auto" (fused).
+
+    Weights start from U(±1/sqrt(fan_in)), like the original's. Row blocks of weights and biases are in the order of
+    `onlstm.cell.GATES`.
+
+    >>> layer = ONLSTM(10, 24, chunk_size=4)
+    >>> output, (h_n, c_n) = layer(torch.randn(7, 3, 10))
+    >>> output.shape, h_n.shape
+    (torch.Size([7, 3, 24]), torch.Size([1, 3, 24]))
+    >>> layer.scan(torch.randn(7, 3, 10)).distances.forget.shape
+    torch.Size([1, 7, 3])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        chunk_size: int,
+        weight_dropout: float = 0.0,
+        weight_dropout_scale: Literal["inverted", "original"] = "inverted",
+        free_last_chunk: bool = False,
+        backend: Backend = "auto",
+        proj_size: int = 0,
+    ) -> None:
+        if proj_size:
+            raise ValueError(
+                "ONLSTM has no proj_size: the master gates order the neurons of one hidden state that is both "
+                "cell and output; put an nn.Linear behind the layer instead"
+            )
+        # The base class checks the arguments and names the parameters; its own, of another size, take no memory.
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device="meta",
+        )
+        self.mode = "ONLSTM"
+        self.chunk_size, self.free_last_chunk = chunk_size, free_last_chunk
+        self.weight_dropout, self.weight_dropout_scale = weight_dropout, weight_dropout_scale
+        self.backend = _checked_backend(backend)
+        rows = _gate_rows(hidden_size, chunk_size, free_last_chunk)
+        if not 0 <= weight_dropout < 1:
+            raise ValueError(f"weight_dropout should be a number in range [0, 1), got {weight_dropout}")
+        if weight_dropout_scale not in ("inverted", "original"):
+            raise ValueError(f"weight_dropout_scale should be 'inverted' or 'original', got {weight_dropout_scale!r}")
+        for name, like in list(self.named_parameters()):
+            setattr(self, name, nn.Parameter(torch.empty(rows, *like.shape[1:], device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for names in self._all_weights:
+            _reset([getattr(self, name) for name in names])
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: for code that calls it on every recurrent layer (only cuDNN needs it)."""
+
+    def extra_repr(self) -> str:
+        text = f"{super().extra_repr()}, chunk_size={self.chunk_size}"
+        if self.weight_dropout:
+            text += f", weight_dropout={self.weight_dropout}"
+            text += f", weight_dropout_scale={self.weight_dropout_scale!r}"
+        return text + (", free_last_chunk=True" if self.free_last_chunk else "")
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: State | None = None,
+        *,
+        weight_mask: Sequence[Tensor] | None = None,
+    ) -> tuple[Any, State]:
+        """Return `(output, (h_n, c_n))`, exactly as `nn.LSTM` does.
+
+        `weight_mask` replaces the random drop-connect masks: one tensor like `weight_hh_l*` for each layer and
+        direction, nonzero where a weight is kept.
+        """
+        output, state, _ = self.scan(input, hx, weight_mask=weight_mask)
+        return output, state
+
+    def scan(
+        self,
+        input: Tensor | PackedSequence,
+        state: State | None = None,
+        *,
+        weight_mask: Sequence[Tensor] | None = None,
+    ) -> Scanned:
+        """Return what `forward` returns, and the split-point distances of every layer, direction and word."""
+        rows, states, words, layout = self._run(input, state, weight_mask, self.backend)
+        if self.backend == "eager":
+            words = [cell.distances(gates) for gates in words]
+        return Scanned(layout.output(rows), layout.state_out(states), Distances(*layout.grids(words)))
+
+    def gates(self, input: Tensor | PackedSequence, state: State | None = None) -> MasterGates:
+        """Return the master gates, `.forget` and `.input`: (num_layers * directions, T, B, M). Runs eagerly."""
+        _, _, words, layout = self._run(input, state, None, "eager")
+        return MasterGates(*layout.grids(words))
+
+    def _run(
+        self,
+        input: Tensor | PackedSequence,
+        state: State | None,
+        weight_mask: Sequence[Tensor] | None,
+        backend: Backend,
+    ) -> tuple[Tensor, list[State], list[Any], Layout]:
+        """Return the last layer's rows and, of each layer and direction, the states and what `_scan` says of rows."""
+        layout = Layout.of(input, self.batch_first)
+        self._check(layout, state)
+        masks = self._checked_masks(weight_mask)
+        dtype, autocast = _compute_dtype(layout.data)
+        h_0, c_0 = layout.state_in(state, len(self._all_weights), self.hidden_size)
+        rows = layout.data.to(dtype)
+        states: list[State] = []
+        words: list[Any] = []
+        with autocast:
+            for layer in range(self.num_layers):
+                outputs = []
+                for direction in range(2 if self.bidirectional else 1):
+                    k = len(states)
+                    w_ih, w_hh, *biases = (getattr(self, name).to(dtype) for name in self._all_weights[k])
+                    weights = [w_ih, self._drop_connect(w_hh, masks[k]), *biases]
+                    first = h_0[k].to(dtype), c_0[k].to(dtype)
+                    h, h_n, c_n, word = _scan(backend, rows, weights, first, layout, self.chunk_size, direction == 1)
+                    outputs.append(h)
+                    states.append((h_n, c_n))
+                    words.append(word)
+                rows = torch.cat(outputs, -1) if self.bidirectional else outputs[0]
+                if self.dropout and layer < self.num_layers - 1:
+                    rows = F.dropout(rows, self.dropout, self.training)
+        return rows, states, words, layout
+
+    def _check(self, layout: Layout, state: State | None) -> None:
+        """Raise what `nn.LSTM` raises, in its words, for an input or a state that does not fit."""
+        x = layout.data
+        self.check_input(x, torch.empty(0))  # rows of words, like a packed input
+        if layout.steps == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        _check_same(x, "parameter", getattr(self, self._all_weights[0][0]), dtype=False)
+        if state is not None:
+            layout.check_state(state, len(self._all_weights), self.hidden_size)
+            for each in state:
+                _check_same(x, "hidden", each, dtype=not _autocast_enabled(x))
+
+    def _checked_masks(self, weight_mask: Sequence[Tensor] | None) -> Sequence[Tensor | None]:
+        if weight_mask is None:
+            return [None] * len(self._all_weights)
+        if not (self.training and self.weight_dropout):
+            raise ValueError("weight_mask is for training with weight_dropout > 0")
+        shape = getattr(self, self._all_weights[0][1]).shape
+        if [mask.shape for mask in weight_mask] != [shape] * len(self._all_weights):
+            raise ValueError(f"weight_mask should be {len(self._all_weights)} tensors of size {tuple(shape)}")
+        return weight_mask
+
+    def _drop_connect(self, w_hh: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the recurrent weights of this call."""
+        p, inverted = self.weight_dropout, self.weight_dropout_scale == "inverted"
+        if not self.training or not p:
+            return w_hh if inverted or not p else w_hh * (1 - p)
+        if mask is None:
+            dropped = F.dropout(w_hh, p)
+            return dropped if inverted else dropped * (1 - p)
+        return w_hh * mask.to(w_hh.dtype) / (1 - p if inverted else 1)
+
+
+class ONLSTMCell(nn.RNNCellBase):
+    """One step of the ON-LSTM, called like `nn.LSTMCell`: `h, c = cell(x, (h, c))`.
+
+    >>> cell = ONLSTMCell(10, 24, chunk_size=4)
+    >>> h, c = cell(torch.randn(3, 10))
+    >>> h.shape, c.shape
+    (torch.Size([3, 24]), torch.Size([3, 24]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        chunk_size: int,
+        free_last_chunk: bool = False,
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, num_chunks=4, device="meta")
+        self.chunk_size, self.free_last_chunk = chunk_size, free_last_chunk
+        self.backend = _checked_backend(backend)
+        rows = _gate_rows(hidden_size, chunk_size, free_last_chunk)
+        for name, like in list(self.named_parameters()):
+            setattr(self, name, nn.Parameter(torch.empty(rows, *like.shape[1:], device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        _reset([self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh])
+
+    def extra_repr(self) -> str:
+        text = f"{super().extra_repr()}, chunk_size={self.chunk_size}"
+        return text + (", free_last_chunk=True" if self.free_last_chunk else "")
+
+    def forward(self, input: Tensor, hx: State | None = None) -> State:
+        """Return `(h_1, c_1)` for an input (B, input_size) or (input_size), exactly as `nn.LSTMCell` does."""
+        self._check(input, hx)
+        x = input if input.dim() == 2 else input[None]
+        h, c = (x.new_zeros(2, x.shape[0], self.hidden_size)) if hx is None else hx
+        if input.dim() == 1 and hx is not None:
+            h, c = h[None], c[None]
+        dtype, autocast = _compute_dtype(x)
+        weights = [w.to(dtype) for w in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh) if w is not None]
+        layout = Layout(x, 1, x.shape[0], batched=True)
+        with autocast:
+            first = h.to(dtype), c.to(dtype)
+            _, h, c, _ = _scan(self.backend, x.to(dtype), weights, first, layout, self.chunk_size)
+        return (h, c) if input.dim() == 2 else (h[0], c[0])
+
+    def _check(self, input: Tensor, hx: State | None) -> None:
+        if input.dim() not in (1, 2):
+            raise ValueError(f"ONLSTMCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        if input.shape[-1] != self.input_size:
+            got, expected = input.shape[-1], self.input_size
+            raise RuntimeError(f"input has inconsistent input_size: got {got} expected {expected}")
+        _check_same(input, "parameter", self.weight_ih, dtype=not _autocast_enabled(input))
+        for k, each in enumerate(hx or ()):
+            if each.dim() != input.dim():
+                raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be {input.dim()}D, got {each.dim()}D instead")
+            if each.dim() == 2 and each.shape[0] != input.shape[0]:
+                got, expected = input.shape[0], each.shape[0]
+                raise RuntimeError(f"Input batch size {got} doesn't match hidden{k} batch size {expected}")
+            if each.shape[-1] != self.hidden_size:
+                got, expected = each.shape[-1], self.hidden_size
+                raise RuntimeError(f"hidden{k} has inconsistent hidden_size: got {got}, expected {expected}")
+            _check_same(input, "hidden", each, dtype=not _autocast_enabled(input))
+
+
+def _scan(
+    backend: Backend,
+    rows: Tensor,
+    weights: list[Tensor],
+    state: State,
+    layout: Layout,
+    chunk_size: int,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, MasterGates | Distances]:
+    """Return h (N, D), h_n, c_n (B, D) and, of every row, the master gates (eager) or the distances (fused)."""
+    w_ih, w_hh, *biases = weights
+    bias = biases[0] + biases[1] if biases else None
+    if backend == "eager":
+        return cell.scan(F.linear(rows, w_ih, bias), w_hh, *state, chunk_size, layout.sizes(), reverse)
+    x_gates = ops.linear(rows, w_ih, bias)
+    h, h_n, c_n, d_f, d_i = ops.scan(x_gates, w_hh, *state, layout.batch_sizes, chunk_size, reverse)
+    return h, h_n, c_n, Distances(d_f, d_i)
+
+
+def _gate_rows(hidden_size: int, chunk_size: int, free_last_chunk: bool) -> int:
+    """Return the rows of a weight, or say which chunk sizes would do."""
+    if not isinstance(chunk_size, int) or isinstance(chunk_size, bool):
+        raise TypeError(f"chunk_size should be of type int, got: {type(chunk_size).__name__}")
+    works = [size for size in range(1, hidden_size // 2 + 1) if hidden_size % size == 0]
+    if chunk_size not in works:
+        below, above = (
+            [size for size in works if size < chunk_size][-1:],
+            [s for s in works if s > chunk_size][:1],
+        )
+        nearest = ", ".join(map(str, below + above)) or "none, take a larger hidden_size"
+        problem = (
+            f"chunk_size {chunk_size} leaves a single chunk, which can never be written"
+            if chunk_size == hidden_size
+            else f"hidden_size {hidden_size} is not a multiple of chunk_size {chunk_size}"
+        )
+        raise ValueError(f"{problem}; nearest that work: {nearest}")
+    return 2 * (hidden_size // chunk_size + free_last_chunk) + 4 * hidden_size
+
+
+def _checked_backend(backend: Backend) -> Backend:
+    if backend not in get_args(Backend):
+        raise ValueError(f"backend should be 'auto', 'eager' or 'fused', got {backend!r}")
+    return backend
+
+
+def _reset(parameters: list[Tensor]) -> None:
+    """Draw (weight_ih, weight_hh[, bias_ih, bias_hh]) from U(±1/sqrt(fan_in))."""
+    weights = parameters[:2]
+    for k, parameter in enumerate(parameters):
+        if parameter is not None:
+            bound = 1 / math.sqrt(weights[k % 2].shape[1])
+            nn.init.uniform_(parameter, -bound, bound)
+
+
+def _check_same(x: Tensor, name: str, other: Tensor, dtype: bool) -> None:
+    if x.device != other.device:
+        raise RuntimeError(
+            f"Input and {name} tensors are not at the same device, found input tensor at {x.device} "
+            f"and {name} tensor at {other.device}"
+        )
+    if dtype and x.dtype != other.dtype:
+        raise RuntimeError(
+            f"Input and {name} tensors are not the same dtype, found input tensor with {x.dtype} "
+            f"and {name} tensor with {other.dtype}"
+        )
+
+
+def _autocast_enabled(x: Tensor) -> bool:
+    return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
+
+
+def _compute_dtype(x: Tensor) -> tuple[torch.dtype, AbstractContextManager[Any]]:
+    """Return the type to compute in, and a context in which autocast, having been honoured, is off."""
+    if not _autocast_enabled(x):
+        return x.dtype, nullcontext()
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind), torch.autocast(kind, enabled=False)

@@ -1,0 +1,95 @@
+"""How a caller lays out time and batch: (T, B, I), (B, T, I), (T, I) or a `PackedSequence`, and back again.
+
+Inside a layer there is one form only: a row per word, step after step, longest sequence first, as when packed.
+Imported by `onlstm.layer` alone.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+State = tuple[Tensor, Tensor]
+
+
+class Layout(NamedTuple):
+    """How the caller laid out time and batch. Inside, `data` has one row a word, step after step, as when packed."""
+
+    data: Tensor
+    steps: int
+    batch: int
+    batched: bool
+    batch_first: bool = False
+    packed: PackedSequence | None = None
+
+    @classmethod
+    def of(cls, input: Tensor | PackedSequence, batch_first: bool) -> "Layout":
+        if isinstance(input, PackedSequence):
+            steps, batch = len(input.batch_sizes), int(input.batch_sizes[0])
+            return cls(input.data, steps, batch, batched=True, packed=input)
+        if input.dim() not in (2, 3):
+            raise ValueError(f"ONLSTM: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        if input.dim() == 2:
+            return cls(input, input.shape[0], 1, batched=False)
+        if batch_first:
+            input = input.transpose(0, 1)
+        steps, batch, _ = input.shape
+        return cls(input.reshape(steps * batch, input.shape[2]), steps, batch, batched=True, batch_first=batch_first)
+
+    @property
+    def batch_sizes(self) -> Tensor | None:
+        """Rows of each step; None when every step has all."""
+        return None if self.packed is None else self.packed.batch_sizes
+
+    def sizes(self) -> list[int]:
+        """Rows of each step, as numbers."""
+        return [self.batch] * self.steps if self.packed is None else self.packed.batch_sizes.tolist()
+
+    def check_state(self, state: State, runs: int, hidden_size: int) -> None:
+        """Raise what `nn.LSTM` raises for a state of another shape."""
+        h, c = state[0], state[1]
+        kind, rank = ("batched 3-D", 3) if self.batched else ("unbatched 2-D", 2)
+        if (h.dim(), c.dim()) != (rank, rank):
+            got = f"({h.dim()}-D, {c.dim()}-D)"
+            raise RuntimeError(f"For {kind} input, hx and cx should also be {rank}-D but got {got} tensors")
+        expected = (runs, self.batch, hidden_size)
+        for k, each in enumerate((h, c)):
+            shape = each.shape if self.batched else each.unsqueeze(1).shape
+            if shape != expected:
+                raise RuntimeError(f"Expected hidden[{k}] size {expected}, got {list(shape)}")
+
+    def state_in(self, state: State | None, runs: int, hidden_size: int) -> State:
+        """Return h_0, c_0 (runs, B, D), longest sequence first."""
+        if state is None:
+            zeros = self.data.new_zeros(runs, self.batch, hidden_size)
+            return zeros, zeros
+        if not self.batched:
+            return state[0].unsqueeze(1), state[1].unsqueeze(1)
+        order = None if self.packed is None else self.packed.sorted_indices
+        return state if order is None else (state[0].index_select(1, order), state[1].index_select(1, order))
+
+    def state_out(self, states: list[State]) -> State:
+        """Return h_n, c_n in the caller's order."""
+        h, c = (torch.stack(each) for each in zip(*states, strict=True))
+        if not self.batched:
+            return h.squeeze(1), c.squeeze(1)
+        order = None if self.packed is None else self.packed.unsorted_indices
+        return (h, c) if order is None else (h.index_select(1, order), c.index_select(1, order))
+
+    def output(self, rows: Tensor) -> Tensor | PackedSequence:
+        if self.packed is not None:
+            return self.packed._replace(data=rows)
+        if not self.batched:
+            return rows
+        output = rows.view(self.steps, self.batch, -1)
+        return output.transpose(0, 1) if self.batch_first else output
+
+    def grids(self, words: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
+        """Return each of the two values per row as one tensor (runs, T, B, …), or (runs, T, …) if unbatched."""
+        return tuple(torch.stack([self._grid(rows) for rows in each]) for each in zip(*words, strict=True))
+
+    def _grid(self, rows: Tensor) -> Tensor:
+        if self.packed is not None:
+            return pad_packed_sequence(self.packed._replace(data=rows))[0]
+        return rows.unflatten(0, (self.steps, self.batch)) if self.batched else rows

@@ -1,0 +1,21 @@
+"""What all tests share: one thread a process, and the rule that a `data` test may not skip quietly."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+SHARED = Path(__file__).parents[2] / "shared"
+
+
+def pytest_configure(config):
+    torch.set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.skipped and item.get_closest_marker("data") and SHARED.exists():
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} skipped although {SHARED.name} is there: {report.longrepr}"
+    return report

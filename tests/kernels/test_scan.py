@@ -1,0 +1,227 @@
+"""Every kernel against autograd through `cell.scan`: h, states, distances and every gradient."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from onlstm import cell
+from onlstm.kernels import build, ops, reference
+
+SHAPES = {  # T, B, D, chunk
+    "small": (5, 3, 12, 3),
+    "T=1": (1, 4, 12, 3),
+    "B=1": (7, 1, 12, 3),
+    "T=B=1": (1, 1, 12, 3),
+    "chunk=1": (4, 5, 7, 1),
+    "one chunk": (4, 5, 6, 6),
+    "two chunks": (40, 6, 26, 13),
+    "B=20": (6, 20, 130, 10),
+    "many rows": (3, 70, 65, 5),
+    "several depths": (2, 33, 300, 10),
+}
+
+
+def inputs(T, B, D, chunk, *, free=False, dtype=torch.float64, scale=1.0, seed=0, sizes=None):
+    """Random x_gates, w_hh, h0, c0 for a batch; `sizes` makes it a ragged one."""
+    draw = torch.Generator().manual_seed(seed)
+    G = 2 * (D // chunk + free) + 4 * D
+    shapes = (sum(sizes) if sizes else T * B, G), (G, D), (B, D), (B, D)
+    x_gates, w_hh, h0, c0 = (torch.randn(*shape, generator=draw, dtype=dtype) for shape in shapes)
+    return x_gates * scale, w_hh * D**-0.5, h0, c0
+
+
+def eager(args, batch_sizes, chunk, reverse, d_out):
+    """The oracle: five outputs, four gradients."""
+    leaves = [x.clone().requires_grad_() for x in args]
+    B = args[2].shape[0]
+    sizes = [B] * (len(args[0]) // B) if batch_sizes is None else batch_sizes.tolist()
+    h, h_n, c_n, gates = cell.scan(*leaves, chunk, sizes, reverse)
+    out = (h, h_n, c_n, *cell.distances(gates))
+    given = [(x, d) for x, d in zip(out, d_out, strict=True) if d is not None]
+    gradients = torch.autograd.grad([x for x, _ in given], leaves, [d for _, d in given])
+    return [x.detach() for x in out], gradients
+
+
+def kernel(name, args, batch_sizes, chunk, reverse, d_out):
+    """The same from a kernel's own forward and backward."""
+    if name == "reference":
+        *out, gates, c_prev = reference.forward(*args, batch_sizes, chunk, reverse, True)
+        saved = gates, c_prev, out[0], args[2], args[1], batch_sizes, chunk, reverse
+        return out, reference.backward(tuple(d_out), *saved)
+    assert build.load(), "the C++ kernel did not build here"
+    *out, gates, c_prev = torch.ops.onlstm_cpu.scan(*args, batch_sizes, chunk, reverse, True)
+    saved = gates, c_prev, out[0], args[2], args[1], batch_sizes, chunk, reverse
+    return out, torch.ops.onlstm_cpu.scan_backward(*d_out, *saved)
+
+
+def check(name, args, chunk, *, batch_sizes=None, reverse=False, without=(), atol=1e-11):
+    draw = torch.Generator().manual_seed(1)
+    rows, (B, D) = len(args[0]), args[2].shape
+    shapes = (rows, D), (B, D), (B, D), (rows,), (rows,)
+    d_out = [torch.randn(*shape, generator=draw, dtype=args[0].dtype) for shape in shapes]
+    d_out = [None if k in without else d for k, d in enumerate(d_out)]
+    expected, expected_gradients = eager(args, batch_sizes, chunk, reverse, d_out)
+    out, gradients = kernel(name, args, batch_sizes, chunk, reverse, d_out)
+    for label, got, want in zip(("h", "h_n", "c_n", "d_f", "d_i"), out, expected, strict=True):
+        assert_close(got, want, atol=atol, rtol=0, msg=lambda text, label=label: f"{label}: {text}")
+    for label, got, want in zip(("x_gates", "w_hh", "h0", "c0"), gradients, expected_gradients, strict=True):
+        assert_close(got, want, atol=atol, rtol=atol, msg=lambda text, label=label: f"gradient of {label}: {text}")
+
+
+kernels = pytest.mark.parametrize("name", ["reference", "cpu"])
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory():
+    """Memory that a kernel takes and does not write reads as NaN."""
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@kernels
+@pytest.mark.parametrize("free", [False, True], ids=["paper", "free last chunk"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_values_and_every_gradient(name, shape, reverse, free):
+    check(name, inputs(*shape, free=free), shape[-1], reverse=reverse)
+
+
+@kernels
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_any_shape(name, data):
+    chunk, chunks = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 9))
+    B = data.draw(st.integers(1, 24))
+    sizes = sorted(data.draw(st.lists(st.integers(1, B), max_size=6)), reverse=True)
+    sizes = [B, *sizes]
+    free, reverse, ragged = data.draw(st.tuples(*[st.booleans()] * 3))
+    sizes = sizes if ragged else [B] * len(sizes)
+    args = inputs(len(sizes), B, chunk * chunks, chunk, free=free, sizes=sizes, seed=data.draw(st.integers(0, 9)))
+    check(name, args, chunk, batch_sizes=torch.tensor(sizes) if ragged else None, reverse=reverse)
+
+
+@kernels
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("B", [1, 20, 64])
+def test_any_number_of_threads(name, threads, B):
+    torch.set_num_threads(threads)
+    try:
+        check(name, inputs(4, B, 200, 10), 10)
+        sizes = [B, max(1, B // 2), 1]
+        check(name, inputs(3, B, 200, 10, sizes=sizes), 10, batch_sizes=torch.tensor(sizes))
+    finally:
+        torch.set_num_threads(1)
+
+
+@kernels
+@pytest.mark.parametrize("without", [(1, 2, 3, 4), (0, 2, 3, 4), (0, 1, 3, 4), (0, 1, 2, 4), (0, 1, 2, 3)])
+def test_each_output_alone_has_the_right_gradient(name, without):
+    check(name, inputs(5, 3, 12, 3), 3, without=without)
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_saturated_gates_stay_finite(name, dtype):
+    """Pre-activations of ±1000: gates of exactly 0 and 1, gradients of exactly 0, never NaN."""
+    args = inputs(6, 4, 24, 4, dtype=dtype)
+    args = (args[0].sign() * 1000, *args[1:])
+    check(name, args, 4, atol=1e-5 if dtype is torch.float32 else 1e-11)
+    ones = [torch.ones_like(x) for x in args]
+    out, gradients = kernel(name, args, None, 4, False, [ones[0][:, :24], ones[2], ones[2], None, None])
+    assert all(x.isfinite().all() for x in (*out, *gradients))
+
+
+@kernels
+def test_float32_does_not_drift_over_200_steps(name):
+    args = inputs(200, 3, 120, 10)
+    exact = reference.forward(*args, None, 10, False, True)[:5]
+    single = [x.float() for x in args]
+    out, _ = kernel(name, single, None, 10, False, [torch.ones(600, 120), None, None, None, None])
+    for got, want in zip(out, exact, strict=True):
+        assert_close(got.double(), want, atol=1e-5, rtol=0)
+
+
+@kernels
+def test_a_batch_of_none(name):
+    x_gates, w_hh, h0, c0 = inputs(3, 2, 12, 3)
+    args = x_gates[:0], w_hh, h0[:0], c0[:0]
+    out, gradients = kernel(name, args, None, 3, False, [None] * 5)
+    assert [tuple(x.shape) for x in out] == [(0, 12), (0, 12), (0, 12), (0,), (0,)]
+    assert_close(gradients[1], torch.zeros_like(w_hh))
+
+
+@kernels
+def test_what_is_not_saved_changes_nothing(name):
+    args = inputs(6, 20, 60, 10)
+    forward = reference.forward if name == "reference" else torch.ops.onlstm_cpu.scan
+    with_saved, without = forward(*args, None, 10, False, True), forward(*args, None, 10, False, False)
+    for kept, lean in zip(with_saved[:5], without[:5], strict=True):
+        assert_close(kept, lean, atol=0, rtol=0)
+    assert without[5].numel() == without[6].numel() == 0
+
+
+def test_linear_is_torchs():
+    for M, N, K in ((48, 48, 16), (50, 70, 33), (100, 200, 1500), (300, 65, 257)):
+        x, weight, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((M, K), (N, K), (N,)))
+        for left in (x, x.T.contiguous().T):
+            for right in (weight, weight.T.contiguous().T):
+                assert_close(torch.ops.onlstm_cpu.linear(left, right, bias), x @ weight.T + bias)
+                assert_close(torch.ops.onlstm_cpu.linear(left, right, None), x @ weight.T)
+
+
+def test_gradients_through_autograd_match_finite_differences():
+    leaves = [x.requires_grad_() for x in inputs(3, 2, 6, 2)]
+    assert torch.autograd.gradcheck(lambda *args: ops.scan(*args, None, 2), leaves)
+    assert torch.autograd.gradcheck(lambda *args: ops.scan(*args, torch.tensor([2, 2, 1, 1]), 2, True), leaves)
+    wide = [torch.randn(*shape, dtype=torch.float64).requires_grad_() for shape in ((50, 20), (49, 20), (49,))]
+    assert torch.autograd.gradcheck(ops.linear, wide, fast_mode=True)
+
+
+@pytest.mark.parametrize("sizes", [None, [4, 2, 1]])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_operators_are_well_behaved(sizes, reverse):
+    torch.use_deterministic_algorithms(False)
+    args = [x.requires_grad_() for x in inputs(3, 4, 12, 3, sizes=sizes)]
+    batch_sizes = torch.tensor(sizes) if sizes else None
+    torch.library.opcheck(torch.ops.onlstm.scan, (*args, batch_sizes, 3, reverse, True))
+    with torch.no_grad():
+        h, *_, gates, c_prev = torch.ops.onlstm.scan(*args, batch_sizes, 3, reverse, True)
+        torch.library.opcheck(
+            torch.ops.onlstm.scan_backward,
+            (h, args[2], args[3], None, None, gates, c_prev, h, args[2], args[1], batch_sizes, 3, reverse),
+        )
+
+
+def test_linear_is_well_behaved():
+    torch.use_deterministic_algorithms(False)
+    x, weight, bias = (torch.randn(*shape).requires_grad_() for shape in ((50, 20), (60, 20), (60,)))
+    torch.library.opcheck(torch.ops.onlstm.linear, (x, weight, bias))
+    torch.library.opcheck(torch.ops.onlstm.linear, (x, weight, None))
+
+
+def test_a_second_derivative_is_refused_in_words():
+    leaves = [x.requires_grad_() for x in inputs(3, 2, 6, 2)]
+    h = ops.scan(*leaves, None, 2)[0]
+    (first,) = torch.autograd.grad(h.sum(), leaves[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="backend='eager'"):
+        first.sum().backward()
+
+
+def test_bad_arguments_are_named():
+    x_gates, w_hh, h0, c0 = inputs(3, 2, 12, 3)
+    scan = torch.ops.onlstm_cpu.scan
+    for args, message in (
+        ((x_gates[:5], w_hh, h0, c0, None, 3), "5 rows, not a multiple of the batch 2"),
+        ((x_gates, w_hh, h0, c0, None, 5), "hidden size 12 is not a multiple of chunk_size 5"),
+        ((x_gates, w_hh, h0, c0[:1], None, 3), "c0 must have size"),
+        ((x_gates, w_hh.float(), h0, c0, None, 3), "w_hh must be Double, got Float"),
+        ((x_gates, w_hh, h0, c0, torch.tensor([2, 2]), 3), "batch_sizes add up to 4, x_gates has 6 rows"),
+        ((x_gates, w_hh, h0, c0, torch.tensor([1, 2, 2, 1]), 3), "batch_sizes must fall"),
+        ((x_gates[:, 1:], w_hh, h0, c0, None, 3), "gates have 55 columns, expected 56"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            scan(*args, False, False)

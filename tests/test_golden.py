@@ -1,0 +1,115 @@
+"""Layers against the numbers the original code printed: outputs, states, distances, loss and every gradient."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from golden_files import golden_cases, load_golden
+from onlstm import ONLSTM, cell
+from onlstm.kernels import ops
+
+STORED = [case for case in golden_cases() if case["full_weights_stored"]]
+WHOLE = [case for case in STORED if case["chunk"] < case["layer_sizes"][1]]
+DEGENERATE = [case for case in STORED if case["chunk"] == case["layer_sizes"][1]]
+PARAMETERS = ("ih.weight", "hh.weight", "ih.bias", "hh.bias")
+exact = {"atol": 1e-12, "rtol": 0}
+
+
+def build(case, arrays, backend):
+    """The case as a chain of one-layer ONLSTMs; the original's weights are copied block for block."""
+    layers = []
+    for k, sizes in enumerate(zip(case["layer_sizes"], case["layer_sizes"][1:], strict=False)):
+        layer = ONLSTM(
+            *sizes,
+            dtype=torch.float64,
+            chunk_size=case["chunk"],
+            weight_dropout=case["dropconnect"],
+            weight_dropout_scale="original",
+            backend=backend,
+        )
+        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+        layer.load_state_dict({name: arrays[f"w.l{k}.{old}"] for name, old in zip(names, PARAMETERS, strict=True)})
+        layers.append(layer.train(case["mode"] == "train"))
+    return layers
+
+
+@pytest.mark.parametrize("backend", ["eager", "fused"])
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case["file"])
+def test_layers(case, backend):
+    arrays = load_golden(case["file"])
+    rows = arrays["x"].clone().requires_grad_()
+    x, loss, leaves = rows, 0, {"x": rows}
+    for k, layer in enumerate(build(case, arrays, backend)):
+        state = [arrays[f"l{k}.{name}0"].flatten(1)[None].clone().requires_grad_() for name in "hc"]
+        mask = [1 - arrays[f"l{k}.hh.dropmask"]] if f"l{k}.hh.dropmask" in arrays else None
+        x, (h_n, c_n), distances = layer.scan(x, tuple(state), weight_mask=mask)
+        results = {
+            "out": x,
+            "hT": h_n[0],
+            "cT": c_n[0],
+            "dist_forget": distances.forget[0],
+            "dist_in": distances.input[0],
+        }
+        for name, value in results.items():
+            expected = arrays[f"l{k}.{name}"]
+            assert_close(value, expected.reshape(value.shape), msg=lambda text, name=name: f"{name}: {text}", **exact)
+            if name != "out":
+                loss = loss + (arrays[f"coef.l{k}.{name}"].reshape(value.shape) * value).sum()
+        leaves |= {f"l{k}.h0": state[0], f"l{k}.c0": state[1]}
+        leaves |= {f"l{k}.{old}": p for old, p in zip(PARAMETERS, layer.parameters(), strict=True)}
+    loss = loss + (arrays["coef.out"] * x).sum()
+    assert_close(loss, arrays["loss"], **exact)
+    loss.backward()
+    for name, leaf in leaves.items():
+        expected = arrays[f"grad.{name}"].reshape(leaf.shape)
+        assert_close(leaf.grad, expected, msg=lambda text, name=name: f"gradient of {name}: {text}", **exact)
+
+
+@pytest.mark.parametrize("case", DEGENERATE, ids=lambda case: case["file"])
+def test_a_single_chunk_is_refused_by_the_layer_but_known_to_the_functions(case):
+    arrays = load_golden(case["file"])
+    sizes, chunk = case["layer_sizes"], case["chunk"]
+    with pytest.raises(ValueError, match="can never be written; nearest that work: 6"):
+        ONLSTM(*sizes, chunk_size=chunk)
+    x_gates = arrays["x"].flatten(0, 1) @ arrays["w.l0.ih.weight"].T + arrays["w.l0.ih.bias"] + arrays["w.l0.hh.bias"]
+    given = x_gates, arrays["w.l0.hh.weight"], arrays["l0.h0"], arrays["l0.c0"].flatten(1)
+    eager = cell.scan(*given, chunk, [case["B"]] * case["T"])
+    fused = ops.scan(*given, None, chunk)
+    for h, h_n, c_n in (eager[:3], fused[:3]):
+        assert_close(h.view(case["T"], case["B"], -1), arrays["l0.out"], **exact)
+        assert_close(h_n, arrays["l0.hT"], **exact)
+        assert_close(c_n, arrays["l0.cT"].flatten(1), **exact)
+
+
+def test_the_papers_size():
+    """400 -> 1150, chunk 10: weights, states (h0 in ±0.7, c0 in ±0.9) redrawn; gradients by sample and norm."""
+    (case,) = [case for case in golden_cases() if not case["full_weights_stored"]]
+    arrays, draw = load_golden(case["file"]), np.random.RandomState(case["seed"])
+    scale, (size, D), T, B = case["weight_scale"], case["layer_sizes"], case["T"], case["B"]
+
+    def uniform(bound, *shape):
+        return torch.from_numpy(draw.uniform(-bound, bound, shape))
+
+    layer = ONLSTM(size, D, dtype=torch.float64, chunk_size=case["chunk"])
+    G = layer.weight_hh_l0.shape[0]
+    drawn = {"weight_ih_l0": (G, size), "bias_ih_l0": (G,), "weight_hh_l0": (G, D), "bias_hh_l0": (G,)}
+    layer.load_state_dict({name: uniform(scale, *shape) for name, shape in drawn.items()})
+    x = uniform(case["x_scale"], T, B, size).requires_grad_()
+    assert_close(x.sum().detach(), arrays["xsum"][0], atol=1e-9, rtol=0)
+    state = [uniform(bound, B, D).requires_grad_() for bound in (0.7, 0.9)]
+    out, (h_n, c_n), distances = layer.scan(x, (state[0][None], state[1][None]))
+    found = {"out": out, "hT": h_n[0], "cT": c_n[0], "dist_forget": distances.forget[0], "dist_in": distances.input[0]}
+    for name, value in found.items():
+        assert_close(value, arrays[f"l0.{name}"].reshape(value.shape), **exact)
+    order = ("out", "hT", "cT", "dist_forget", "dist_in")
+    loss = sum((uniform(1.0, *found[name].shape) * found[name]).sum() for name in order)
+    assert_close(loss, arrays["loss"], atol=1e-11, rtol=0)
+    loss.backward()
+    names = ("ih.weight", "hh.weight", "ih.bias", "hh.bias")
+    leaves = {"x": x, "l0.h0": state[0], "l0.c0": state[1]}
+    leaves |= {f"l0.{old}": p for old, p in zip(names, layer.parameters(), strict=True)}
+    for name, leaf in leaves.items():
+        samples = leaf.grad.flatten()[arrays[f"gradidx.{name}"]]
+        assert_close(samples, arrays[f"gradval.{name}"], **exact)
+        assert_close(leaf.grad.norm(), arrays[f"gradsum.{name}"][1], atol=1e-11, rtol=0)
