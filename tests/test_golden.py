@@ -72,10 +72,10 @@ def test_a_single_chunk_is_refused_by_the_layer_but_known_to_the_functions(case)
     sizes, chunk = case["layer_sizes"], case["chunk"]
     with pytest.raises(ValueError, match="can never be written; nearest that work: 6"):
         ONLSTM(*sizes, chunk_size=chunk)
-    x_gates = arrays["x"].flatten(0, 1) @ arrays["w.l0.ih.weight"].T + arrays["w.l0.ih.bias"] + arrays["w.l0.hh.bias"]
-    given = x_gates, arrays["w.l0.hh.weight"], arrays["l0.h0"], arrays["l0.c0"].flatten(1)
-    eager = cell.scan(*given, chunk, [case["B"]] * case["T"])
-    fused = ops.scan(*given, None, chunk)
+    x, bias = arrays["x"].flatten(0, 1), arrays["w.l0.ih.bias"] + arrays["w.l0.hh.bias"]
+    w_ih, w_hh, h0, c0 = (arrays[name] for name in ("w.l0.ih.weight", "w.l0.hh.weight", "l0.h0", "l0.c0"))
+    eager = cell.scan(x @ w_ih.T + bias, w_hh, h0, c0.flatten(1), chunk, [case["B"]] * case["T"])
+    fused = ops.scan(x, w_ih, w_hh, bias, h0, c0.flatten(1), None, chunk)
     for h, h_n, c_n in (eager[:3], fused[:3]):
         assert_close(h.view(case["T"], case["B"], -1), arrays["l0.out"], **exact)
         assert_close(h_n, arrays["l0.hT"], **exact)

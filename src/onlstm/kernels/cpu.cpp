@@ -12,10 +12,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -71,8 +73,11 @@ struct Block {
   static constexpr int64_t width = lanes * vectors;
   static constexpr int64_t height = 6;
   static constexpr int64_t depth = 4096 / sizeof(T);  // of B held in the second-level cache at a time
-  static constexpr int64_t rows = 40 * height;        // of A likewise
+  // of A likewise: more when B itself comes from afar
+  static int64_t rows(int64_t weights) { return height * (weights * sizeof(T) <= (8 << 20) ? 10 : 40); }
 };
+
+constexpr int64_t few_rows = 48;  // in a whole call: too few to rearrange weights for
 
 // A matrix somewhere in memory: element (i, j) at data[i * row + j * col].
 template <typename T>
@@ -82,34 +87,74 @@ struct Matrix {
   Matrix from(int64_t i, int64_t j) const { return {data + i * row + j * col, row, col}; }
 };
 
+// Columns of B come in panels of `width`; the last panel is as many vectors wide as it needs.
 template <typename T>
 int64_t panels(int64_t N) {
   return (N + Block<T>::width - 1) / Block<T>::width;
 }
+template <typename T>
+int64_t vectors_of(int64_t panel, int64_t N) {
+  const int64_t left = N - panel * Block<T>::width;
+  return std::min(Block<T>::vectors, (left + Block<T>::lanes - 1) / Block<T>::lanes);
+}
 
-// Write panels [first, last) of the K x N matrix B one after another, each row by row, the last one padded with zeros.
+// A square that fits the registers, transposed: at each stage rows i and i + S exchange their off-diagonal blocks.
+template <typename T>
+struct Square {
+  static constexpr int size = 64 / sizeof(T);
+  typedef T Row __attribute__((vector_size(64)));
+  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index __attribute__((vector_size(64)));
+
+  template <int S = size / 2>
+  static void stage(Row* row) {
+    Index low, high;
+    for (int c = 0; c < size; ++c) {
+      low[c] = c & S ? size + c - S : c;
+      high[c] = c & S ? size + c : c + S;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < size; ++i) {
+      if (i & S) continue;
+      const Row a = row[i], b = row[i + S];
+      row[i] = __builtin_shuffle(a, b, low);
+      row[i + S] = __builtin_shuffle(a, b, high);
+    }
+    if constexpr (S > 1) stage<S / 2>(row);
+  }
+  static void transpose(const T* from, int64_t ld_from, T* to, int64_t ld_to) {
+    Row row[size];
+#pragma GCC unroll 16
+    for (int i = 0; i < size; ++i) std::memcpy(&row[i], from + i * ld_from, 64);
+    stage(row);
+#pragma GCC unroll 16
+    for (int i = 0; i < size; ++i) std::memcpy(to + i * ld_to, &row[i], 64);
+  }
+};
+
+// Write panels [first, last) of the K x N matrix B one after another, each row by row, padded with zeros.
 template <typename T>
 void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed) {
-  constexpr int64_t W = Block<T>::width, step = 64;
+  constexpr int64_t W = Block<T>::width, S = Square<T>::size;
   for (int64_t p = first; p < last; ++p) {
     T* to = packed + p * K * W;
-    const int64_t n0 = p * W, n = std::min(W, N - n0);
-    if (n < W) std::fill(to, to + K * W, T(0));
+    const int64_t n0 = p * W, n = std::min(W, N - n0), w = vectors_of<T>(p, N) * Block<T>::lanes;
+    if (n < w) std::fill(to, to + K * w, T(0));
     if (B.col == 1) {
-      for (int64_t k = 0; k < K; ++k) std::copy_n(B.data + k * B.row + n0, n, to + k * W);
-    } else {
-      for (int64_t k0 = 0; k0 < K; k0 += step)
-        for (int64_t j = 0; j < n; ++j) {
-          const T* from = B.data + (n0 + j) * B.col;
-          for (int64_t k = k0; k < std::min(K, k0 + step); ++k) to[k * W + j] = from[k * B.row];
-        }
+      for (int64_t k = 0; k < K; ++k) std::copy_n(B.data + k * B.row + n0, n, to + k * w);
+      continue;
     }
+    const int64_t squares_n = n / S * S, squares_k = K / S * S;
+    const T* from = B.data + n0 * B.col;  // columns are contiguous
+    for (int64_t j = 0; j < squares_n; j += S)
+      for (int64_t k = 0; k < squares_k; k += S) Square<T>::transpose(from + j * B.col + k, B.col, to + k * w + j, w);
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t k = j < squares_n ? squares_k : 0; k < K; ++k) to[k * w + j] = from[j * B.col + k];
   }
 }
 
-template <typename T, int H>
+template <typename T, int H, int V>
 void tile(int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init, int64_t ld_init) {
-  constexpr int64_t V = Block<T>::vectors, L = Block<T>::lanes;
+  constexpr int64_t L = Block<T>::lanes;
   Vec<T> sum[H][V];
 #pragma GCC unroll 8
   for (int i = 0; i < H; ++i)
@@ -132,87 +177,81 @@ void tile(int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init, 
     for (int j = 0; j < V; ++j) sum[i][j].store(C + i * ldc + j * L);
 }
 
-// A tile whose panel sticks out of the matrix by some columns: computed aside, then copied.
-template <typename T, int H>
-void edge_tile(int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init, int64_t ld_init, int64_t n) {
-  constexpr int64_t W = Block<T>::width;
-  T start[H * W] = {}, end[H * W];
-  if (init)
-    for (int i = 0; i < H; ++i) std::copy_n(init + i * ld_init, n, start + i * W);
-  tile<T, H>(K, A, B, end, W, start, W);
-  for (int i = 0; i < H; ++i) std::copy_n(end + i * W, n, C + i * ldc);
-}
-
-template <typename T, int H = Block<T>::height>
-void any_tile(int64_t h, int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init, int64_t ld_init, int64_t n) {
+// A tile of h rows and n columns. If the last vector sticks out of the matrix, it is computed aside and copied.
+template <typename T, int H = Block<T>::height, int V = Block<T>::vectors>
+void any_tile(int64_t h, int64_t n, int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init,
+              int64_t ld_init) {
+  constexpr int64_t L = Block<T>::lanes, W = V * L;
   if (h < H) {
-    if constexpr (H > 1) any_tile<T, H - 1>(h, K, A, B, C, ldc, init, ld_init, n);
-  } else if (n == Block<T>::width) {
-    tile<T, H>(K, A, B, C, ldc, init, ld_init);
+    if constexpr (H > 1) return any_tile<T, H - 1, V>(h, n, K, A, B, C, ldc, init, ld_init);
+  } else if (n <= W - L) {
+    if constexpr (V > 1) return any_tile<T, H, V - 1>(h, n, K, A, B, C, ldc, init, ld_init);
+  } else if (n == W) {
+    tile<T, H, V>(K, A, B, C, ldc, init, ld_init);
   } else {
-    edge_tile<T, H>(K, A, B, C, ldc, init, ld_init, n);
+    T start[H * W] = {}, end[H * W];
+    for (int i = 0; init && i < H; ++i) std::copy_n(init + i * ld_init, n, start + i * W);
+    tile<T, H, V>(K, A, B, end, W, start, W);
+    for (int i = 0; i < H; ++i) std::copy_n(end + i * W, n, C + i * ldc);
   }
 }
 
 // Rows [m0, m1) and panels [p0, p1) of C (M x N) = init + A (M x K) B, B packed. init may be null (zero), or one row for
-// all (ld_init = 0), or C itself. A is copied when its rows are not contiguous.
+// all (ld_init = 0), or C itself. A is copied when its rows are not contiguous. Rows are cut into nearly equal blocks,
+// and those into nearly equal tiles: 20 rows are 5 + 5 + 5 + 5.
 template <typename T>
 void multiply(int64_t m0, int64_t m1, int64_t p0, int64_t p1, int64_t N, int64_t K, Matrix<T> A, const T* packed, T* C,
               int64_t ldc, const T* init, int64_t ld_init) {
   using Bl = Block<T>;
   std::vector<T> copy;
+  const int64_t all = m1 - m0, block = Bl::rows(N * K), blocks = std::max<int64_t>(1, (all + block / 2) / block);
   for (int64_t k0 = 0; k0 < K; k0 += Bl::depth) {
     const int64_t k = std::min(Bl::depth, K - k0);
-    for (int64_t i0 = m0; i0 < m1; i0 += Bl::rows) {
-      const int64_t m = std::min(Bl::rows, m1 - i0), tiles = (m + Bl::height - 1) / Bl::height;
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t i0 = m0 + all * i / blocks, m = m0 + all * (i + 1) / blocks - i0;
+      const int64_t tiles = (m + Bl::height - 1) / Bl::height;
       Matrix<T> a = A.from(i0, k0);
       if (a.col != 1) {  // k by k, all rows of the block side by side
         copy.resize(m * k);
         for (int64_t j = 0; j < k; ++j)
-          for (int64_t i = 0; i < m; ++i) copy[j * m + i] = a.data[i * a.row + j * a.col];
+          for (int64_t r = 0; r < m; ++r) copy[j * m + r] = a.data[r * a.row + j * a.col];
         a = {copy.data(), 1, m};
       }
       for (int64_t p = p0; p < p1; ++p) {
-        const int64_t n0 = p * Bl::width, n = std::min(Bl::width, N - n0);
-        for (int64_t s = 0; s < tiles; ++s) {  // tiles of nearly equal height: 20 rows are 5 + 5 + 5 + 5
+        const int64_t n0 = p * Bl::width, n = std::min(Bl::width, N - n0), w = vectors_of<T>(p, N) * Bl::lanes;
+        const T* b = packed + p * K * Bl::width + k0 * w;
+        for (int64_t s = 0; s < tiles; ++s) {
           const int64_t top = m * s / tiles, h = m * (s + 1) / tiles - top;
           T* c = C + (i0 + top) * ldc + n0;
           const T* from = k0 ? c : init ? init + (i0 + top) * ld_init + n0 : nullptr;
-          any_tile<T>(h, k, a.from(top, 0), packed + (p * K + k0) * Bl::width, c, ldc, from, k0 ? ldc : ld_init, n);
+          any_tile<T>(h, n, k, a.from(top, 0), b, c, ldc, from, k0 ? ldc : ld_init);
         }
       }
     }
   }
 }
 
-// The same for one to three rows, where the weights are read once and rearranging them would cost more than it saves:
-// C[m][n] = init + sum_k A[m][k] W[n][k] for n in [n0, n1) ...
+// The same for one to three rows, where rearranging the weights would cost more than it saves, and reading them in the
+// order they stand is all that counts: C[m][n] += sum_k A[m][k] W[n][k] for n in [n0, n1) ...
 template <typename T>
-void thin_dot(int64_t M, int64_t n0, int64_t n1, int64_t K, const T* A, const T* W, T* C, int64_t ldc, const T* init,
-              int64_t ld_init) {
+void thin_dot(int64_t M, int64_t n0, int64_t n1, int64_t K, const T* A, const T* W, T* C, int64_t ldc) {
   constexpr int64_t L = Block<T>::lanes, R = 4;
-  const int64_t whole = K / (2 * L) * (2 * L);
-  for (int64_t n = n0; n < n1; n += R) {
-    const int64_t rows = std::min(R, n1 - n);
+  const int64_t whole = K / (R * L) * (R * L);
+  for (int64_t n = n0; n < n1; ++n) {
+    const T* w = W + n * K;
     for (int64_t m = 0; m < M; ++m) {
       const T* a = A + m * K;
-      const T* w[R];
-      for (int r = 0; r < R; ++r) w[r] = W + (n + std::min<int64_t>(r, rows - 1)) * K;
-      Vec<T> even[R], odd[R];
-      for (int r = 0; r < R; ++r) even[r] = odd[r] = Vec<T>(T(0));
-      for (int64_t k = 0; k < whole; k += 2 * L) {
-        const Vec<T> a0 = Vec<T>::loadu(a + k), a1 = Vec<T>::loadu(a + k + L);
+      Vec<T> sums[R];
+      for (int r = 0; r < R; ++r) sums[r] = Vec<T>(T(0));
+      for (int64_t k = 0; k < whole; k += R * L) {
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-          even[r] = at::vec::fmadd(a0, Vec<T>::loadu(w[r] + k), even[r]);
-          odd[r] = at::vec::fmadd(a1, Vec<T>::loadu(w[r] + k + L), odd[r]);
-        }
+        for (int r = 0; r < R; ++r)
+          sums[r] = at::vec::fmadd(Vec<T>::loadu(a + k + r * L), Vec<T>::loadu(w + k + r * L), sums[r]);
       }
-      for (int64_t r = 0; r < rows; ++r) {
-        T sum = at::vec::vec_reduce_all<T>([](Vec<T> x, Vec<T> y) { return x + y; }, even[r] + odd[r]);
-        for (int64_t k = whole; k < K; ++k) sum += a[k] * w[r][k];
-        C[m * ldc + n + r] = init[m * ld_init + n + r] + sum;
-      }
+      T sum = at::vec::vec_reduce_all<T>([](Vec<T> x, Vec<T> y) { return x + y; },
+                                         (sums[0] + sums[1]) + (sums[2] + sums[3]));
+      for (int64_t k = whole; k < K; ++k) sum += a[k] * w[k];
+      C[m * ldc + n] += sum;
     }
   }
 }
@@ -246,7 +285,7 @@ void thin_sum(int64_t M, int64_t n0, int64_t n1, int64_t N, int64_t K, const T* 
 // ----------------------------------------------------------------------------------------------------------- forward
 
 struct Sizes {
-  int64_t D, C, M, K, G, B, N;  // hidden, chunk, master width, its logits, all gates, sequences, rows
+  int64_t I, D, C, M, K, G, B, N;  // input, hidden, chunk, master width, its logits, all gates, sequences, rows
 };
 
 // Where the blocks of cell.GATES start within a row of G.
@@ -256,73 +295,145 @@ struct Gates {
       : i_m(0), f_m(z.K), o(2 * z.K), g(o + z.D), i(o + 2 * z.D), f(o + 3 * z.D) {}
 };
 
+// e^x for x within ±limit (beyond it e^±limit), as 2^n e^r with x = n ln 2 + r and r small: n is found by adding a
+// number so large that only whole ones can be told apart, and goes into the exponent's bits. Error: 2 units in the last
+// place. In double, and where the bits lie otherwise, the library's own.
 template <typename T>
-Vec<T> sigmoid(Vec<T> x) {
-  return Vec<T>(T(1)) / (Vec<T>(T(1)) + x.neg().exp());
+Vec<T> exponential(Vec<T> x, T limit) {
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+  if constexpr (std::is_same_v<T, float>) {
+    using at::vec::fmadd;
+    const Vec<T> large(12582912.0f);  // 1.5 * 2^23
+    x = at::vec::clamp(x, Vec<T>(-limit), Vec<T>(limit));
+    const Vec<T> shifted = fmadd(x, Vec<T>(1.44269504f), large), n = shifted - large;
+    const Vec<T> r = fmadd(n, Vec<T>(2.12194440e-4f), fmadd(n, Vec<T>(-0.693359375f), x));
+    Vec<T> power = fmadd(r, Vec<T>(1.0f / 720), Vec<T>(1.0f / 120));
+    power = fmadd(fmadd(fmadd(power, r, Vec<T>(1.0f / 24)), r, Vec<T>(1.0f / 6)), r, Vec<T>(0.5f));
+    power = fmadd(fmadd(power, r, Vec<T>(1.0f)), r, Vec<T>(1.0f));
+    const auto bits = [](Vec<T> v) { return __builtin_bit_cast(Vec<int32_t>, v); };
+    return __builtin_bit_cast(Vec<T>, bits(power) + (bits(shifted) << Vec<int32_t>(23)));
+  }
+#endif
+  return x.exp();
 }
 
-// softmax in place, then the cumulative sum of the first M entries.
+// Gates saturate long before: beyond ±20, sigmoid is 0 or 1 to float32's last place, and four e^20 still multiply.
 template <typename T>
-void cumax(T* p, int64_t K, T* gate, int64_t M) {
-  constexpr int64_t L = Block<T>::lanes;
-  const T top = *std::max_element(p, p + K);
-  int64_t k = 0;
-  for (; k + L <= K; k += L) (Vec<T>::loadu(p + k) - Vec<T>(top)).exp().store(p + k);
-  if (k < K) (Vec<T>::loadu(p + k, K - k) - Vec<T>(top)).exp().store(p + k, K - k);
-  const T scale = T(1) / std::accumulate(p, p + K, T(0));
-  T sum = 0;
-  for (k = 0; k < K; ++k) {
-    p[k] *= scale;
-    sum += p[k];
-    if (k < M) gate[k] = sum;
+Vec<T> gate_exponential(Vec<T> x) {
+  return exponential(x, T(20));
+}
+
+template <typename T>
+Vec<T> tanh(Vec<T> x) {
+  if constexpr (std::is_same_v<T, double>) return x.tanh();
+  return Vec<T>(T(1)) - Vec<T>(T(2)) / (Vec<T>(T(1)) + gate_exponential(x + x));
+}
+
+// o, g, i, f of their logits; in float32 with one division for the four.
+template <typename T>
+void activate(Vec<T>& o, Vec<T>& g, Vec<T>& i, Vec<T>& f) {
+  const Vec<T> one(T(1));
+  if constexpr (std::is_same_v<T, double>) {
+    o = one / (one + o.neg().exp());
+    i = one / (one + i.neg().exp());
+    f = one / (one + f.neg().exp());
+    g = g.tanh();
+  } else {
+    const Vec<T> to = one + gate_exponential(o.neg()), tg = one + gate_exponential(g + g);
+    const Vec<T> ti = one + gate_exponential(i.neg()), tf = one + gate_exponential(f.neg());
+    const Vec<T> og = to * tg, if_ = ti * tf, all = one / (og * if_), over_og = all * if_, over_if = all * og;
+    o = tg * over_og;
+    g = one - (to + to) * over_og;
+    i = tf * over_if;
+    f = ti * over_if;
   }
 }
 
-// Give each neuron the master gate of its chunk.
-template <typename T>
-void widen(const T* gate, const Sizes& z, T* wide) {
-  for (int64_t m = 0; m < z.M; ++m) std::fill_n(wide + m * z.C, z.C, gate[m]);
+// Run work(j, n) over the neurons, a vector of n at a time.
+template <typename T, typename F>
+void each_vector(int64_t D, const F& work) {
+  constexpr int64_t L = Block<T>::lanes;
+  int64_t j = 0;
+  for (; j + L <= D; j += L) work(j, L);
+  if (j < D) work(j, D - j);
 }
 
 // One thread's room for the master gates of a row and what belongs to them.
 template <typename T>
 struct Room {
+  std::vector<double> sum_f, sum_i;  // cumulative sums, unscaled
   std::vector<T> f_m, i_m, f_wide, i_wide, d_f_hat, d_i_hat, d_omega;
   explicit Room(const Sizes& z)
-      : f_m(z.M), i_m(z.M), f_wide(z.D), i_wide(z.D), d_f_hat(z.D), d_i_hat(z.D), d_omega(z.D) {}
+      : sum_f(z.K), sum_i(z.K), f_m(z.M), i_m(z.M), f_wide(z.D + Block<T>::lanes), i_wide(z.D + Block<T>::lanes),
+        d_f_hat(z.D), d_i_hat(z.D), d_omega(z.D) {}
 };
 
-// Run f(j, n) over the neurons, a vector of n at a time.
-template <typename T, typename F>
-void each_vector(int64_t D, const F& f) {
+// Give each neuron the master gate of its chunk. Whole vectors are written; the next chunk overwrites what is too much.
+template <typename T>
+void widen(const std::vector<T>& gate, const Sizes& z, std::vector<T>& wide) {
   constexpr int64_t L = Block<T>::lanes;
-  int64_t j = 0;
-  for (; j + L <= D; j += L) f(j, L);
-  if (j < D) f(j, D - j);
+  for (int64_t m = 0; m < z.M; ++m)
+    for (int64_t j = 0; j < z.C; j += L) Vec<T>(gate[m]).store(wide.data() + m * z.C + j);
 }
 
-// One row: activate its gates in place, move c on, write h and the two distances.
 template <typename T>
-void forward_row(const Sizes& z, T* row, T* c, T* h, T* h_out, T* d_f, T* d_i, Room<T>& room) {
+void softmax_numerators(T* p, int64_t K) {
+  T top = p[0];
+  for (int64_t k = 1; k < K; ++k) top = std::max(top, p[k]);
+  each_vector<T>(K, [&](int64_t k, int64_t n) {
+    exponential(Vec<T>::loadu(p + k, n) - Vec<T>(top), T(87)).store(p + k, n);
+  });
+}
+
+// The master gates of a row into the room, wide too, and the distances; their logits become the softmax p. Summed in
+// double and divided by the whole sum, the last forget entry is exactly 1: no drift in a chunk only multiplied by it.
+template <typename T>
+void master_gates(const Sizes& z, T* p_i, T* p_f, Room<T>& room, T* d_f, T* d_i) {
+  softmax_numerators(p_i, z.K);
+  softmax_numerators(p_f, z.K);
+  double f = 0, i = 0, all_f = 0, all_i = 0;
+  for (int64_t k = 0; k < z.K; ++k) {
+    room.sum_f[k] = f += p_f[k];
+    room.sum_i[k] = i += p_i[k];
+    if (k < z.M) {
+      all_f += f;
+      all_i += i;
+    }
+  }
+  const double scale_f = 1 / f, scale_i = 1 / i;
+  for (int64_t k = 0; k < z.K; ++k) {
+    p_f[k] *= T(scale_f);
+    p_i[k] *= T(scale_i);
+  }
+  for (int64_t m = 0; m < z.M; ++m) {
+    room.f_m[m] = T(room.sum_f[m] * scale_f);
+    room.i_m[m] = T(1 - room.sum_i[m] * scale_i);
+  }
+  *d_f = T(1 - all_f * scale_f / z.M);
+  *d_i = T(1 - all_i * scale_i / z.M);
+  widen(room.f_m, z, room.f_wide);
+  widen(room.i_m, z, room.i_wide);
+}
+
+// One row: activate its gates (in place, if saved), move c on, write h and the two distances.
+template <typename T, bool save>
+void forward_row(const Sizes& z, T* row, T* c, T* h, T* h_out, T* d_f, T* d_i, T* c_prev, Room<T>& room) {
   const Gates at(z);
-  cumax(row + at.f_m, z.K, room.f_m.data(), z.M);
-  cumax(row + at.i_m, z.K, room.i_m.data(), z.M);
-  for (T& x : room.i_m) x = 1 - x;
-  *d_f = 1 - std::accumulate(room.f_m.begin(), room.f_m.end(), T(0)) / z.M;
-  *d_i = std::accumulate(room.i_m.begin(), room.i_m.end(), T(0)) / z.M;
-  widen(room.f_m.data(), z, room.f_wide.data());
-  widen(room.i_m.data(), z, room.i_wide.data());
+  master_gates(z, row + at.i_m, row + at.f_m, room, d_f, d_i);
   each_vector<T>(z.D, [&](int64_t j, int64_t n) {
     const auto load = [&](const T* from) { return Vec<T>::loadu(from + j, n); };
-    const Vec<T> o = sigmoid(load(row + at.o)), g = load(row + at.g).tanh();
-    const Vec<T> i = sigmoid(load(row + at.i)), f = sigmoid(load(row + at.f));
-    const Vec<T> f_m = load(room.f_wide.data()), i_m = load(room.i_wide.data()), omega = f_m * i_m;
-    const Vec<T> f_hat = f * omega + (f_m - omega), i_hat = i * omega + (i_m - omega);
-    const Vec<T> c_t = f_hat * load(c) + i_hat * g, h_t = o * c_t.tanh();
-    o.store(row + at.o + j, n);
-    g.store(row + at.g + j, n);
-    i.store(row + at.i + j, n);
-    f.store(row + at.f + j, n);
+    Vec<T> o = load(row + at.o), g = load(row + at.g), i = load(row + at.i), f = load(row + at.f);
+    activate(o, g, i, f);
+    const Vec<T> f_m = load(room.f_wide.data()), i_m = load(room.i_wide.data()), omega = f_m * i_m, before = load(c);
+    const Vec<T> f_hat = at::vec::fmadd(f, omega, f_m - omega), i_hat = at::vec::fmadd(i, omega, i_m - omega);
+    const Vec<T> c_t = at::vec::fmadd(f_hat, before, i_hat * g), h_t = o * tanh(c_t);
+    if constexpr (save) {
+      o.store(row + at.o + j, n);
+      g.store(row + at.g + j, n);
+      i.store(row + at.i + j, n);
+      f.store(row + at.f + j, n);
+      before.store(c_prev + j, n);
+    }
     c_t.store(c + j, n);
     h_t.store(h + j, n);
     h_t.store(h_out + j, n);
@@ -330,49 +441,72 @@ void forward_row(const Sizes& z, T* row, T* c, T* h, T* h_out, T* d_f, T* d_i, R
 }
 
 // How the work of a step is shared: few rows are split by columns of the product (and the threads meet twice a step),
-// many rows by rows (and the threads never meet, unless the rows grow fewer).
+// many rows by rows (and the threads need not meet, unless the rows grow fewer).
 struct Plan {
-  std::vector<int64_t> sizes, starts;  // rows of each step, and the first of them
+  std::vector<int64_t> sizes, starts;  // rows of each step, and the first of them; one more start than sizes
   bool reverse, thin, dense;
   int64_t threads;
-  int64_t step(int64_t s) const { return reverse ? int64_t(sizes.size()) - 1 - s : s; }
-  bool by_rows(int64_t rows) const { return rows >= 16 * threads; }
+  int64_t steps() const { return sizes.size(); }
+  int64_t step(int64_t s) const { return reverse ? steps() - 1 - s : s; }
+  bool by_rows(int64_t rows) const { return !thin && rows >= 16 * threads; }
 };
 
 template <typename T>
-void scan_forward(const Sizes& z, const Plan& plan, const T* x_gates, const T* w_hh, T* packed, T* h, T* h_n, T* c_n,
-                  T* d_f, T* d_i, T* gates, T* c_prev, bool save) {
-  with_team(plan.threads, [&](Team team) {
+struct Forward {
+  const Sizes& z;
+  const Plan& plan;
+  bool input_done, save;
+  const T *x, *w_ih, *w_hh, *bias;
+  T *packed_ih, *packed_hh, *h, *h_n, *c_n, *d_f, *d_i, *gates, *c_prev;
+
+  // W x + b of rows [first, last), which are several steps, so that these weights are read once for them all.
+  void input(const Team& team, int64_t first, int64_t last) const {
+    const auto [p0, p1] = team.share(panels<T>(z.G));
+    multiply<T>(0, last - first, p0, p1, z.G, z.I, {x + first * z.I, z.I, 1}, packed_ih, rows(first), z.G, bias, 0);
+  }
+  T* rows(int64_t n) const { return save ? gates + n * z.G : gates; }
+
+  void step(const Team& team, int64_t t, T* a, Room<T>& room) const {
+    const int64_t start = plan.starts[t], b = plan.sizes[t], P = panels<T>(z.G);
+    const auto [r0, r1] = team.share(b);
+    const bool by_rows = plan.by_rows(b);
+    if (plan.thin) {
+      const auto [g0, g1] = team.share(z.G);
+      thin_dot(b, g0, g1, z.D, h_n, w_hh, a, z.G);
+    } else {
+      const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
+      multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, z.D, {h_n, z.D, 1}, packed_hh, a, z.G, a, z.G);
+    }
+    if (!by_rows) team.barrier();
+    for (int64_t r = r0; r < r1; ++r) {
+      const int64_t n = start + r;
+      (save ? forward_row<T, true> : forward_row<T, false>)(z, a + r * z.G, c_n + r * z.D, h_n + r * z.D, h + n * z.D,
+                                                            d_f + n, d_i + n, c_prev + n * z.D, room);
+    }
+    if (!by_rows || !plan.dense) team.barrier();
+  }
+
+  void operator()(const Team& team) const {
     Room<T> room(z);
-    const int64_t P = panels<T>(z.G);
-    if (!plan.thin) {
-      const auto [first, last] = team.share(P);
-      pack<T>({w_hh, 1, z.D}, z.D, z.G, first, last, packed);
+    const auto [first, last] = team.share(panels<T>(z.G));
+    if (!input_done) pack<T>({w_ih, 1, z.I}, z.I, z.G, first, last, packed_ih);
+    if (!plan.thin) pack<T>({w_hh, 1, z.D}, z.D, z.G, first, last, packed_hh);
+    team.barrier();
+    for (int64_t s0 = 0, s1; s0 < plan.steps(); s0 = s1) {
+      int64_t count = 0;  // of rows: as many steps as fit the scratch buffer
+      for (s1 = s0; s1 < plan.steps() && (s1 == s0 || count + plan.sizes[plan.step(s1)] <= Block<T>::rows(z.G * z.I)); ++s1)
+        count += plan.sizes[plan.step(s1)];
+      const int64_t low = plan.starts[std::min(plan.step(s0), plan.step(s1 - 1))];
+      if (!input_done) input(team, low, low + count);
+      team.barrier();
+      for (int64_t s = s0; s < s1; ++s) {
+        const int64_t t = plan.step(s);
+        step(team, t, rows(low) + (plan.starts[t] - low) * z.G, room);
+      }
       team.barrier();
     }
-    for (int64_t s = 0; s < int64_t(plan.sizes.size()); ++s) {
-      const int64_t t = plan.step(s), start = plan.starts[t], b = plan.sizes[t];
-      const T* x = x_gates + start * z.G;
-      T* a = save ? gates + start * z.G : gates;
-      const auto [r0, r1] = team.share(b);
-      const bool by_rows = plan.by_rows(b);
-      if (plan.thin) {
-        const auto [g0, g1] = team.share(z.G);
-        thin_dot(b, g0, g1, z.D, h_n, w_hh, a, z.G, x, z.G);
-      } else {
-        const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
-        multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, z.D, {h_n, z.D, 1}, packed, a, z.G, x, z.G);
-      }
-      if (plan.thin || !by_rows) team.barrier();
-      for (int64_t r = r0; r < r1; ++r) {
-        const int64_t n = start + r;
-        if (save) std::copy_n(c_n + r * z.D, z.D, c_prev + n * z.D);
-        forward_row(z, a + r * z.G, c_n + r * z.D, h_n + r * z.D, h + n * z.D, d_f + n, d_i + n, room);
-      }
-      if (plan.thin || !by_rows || !plan.dense) team.barrier();
-    }
-  });
-}
+  }
+};
 
 // ---------------------------------------------------------------------------------------------------------- backward
 
@@ -393,19 +527,19 @@ template <typename T>
 void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, const T* d_out, T d_df, T d_di, T* d_c,
                   T* d_row, Room<T>& room) {
   const Gates at(z);
-  T f = 0, i = 0;
+  double f = 0, i = 0;
   for (int64_t m = 0; m < z.M; ++m) {
     room.f_m[m] = f += row[at.f_m + m];
     room.i_m[m] = 1 - (i += row[at.i_m + m]);
   }
-  widen(room.f_m.data(), z, room.f_wide.data());
-  widen(room.i_m.data(), z, room.i_wide.data());
+  widen(room.f_m, z, room.f_wide);
+  widen(room.i_m, z, room.i_wide);
   each_vector<T>(z.D, [&](int64_t j, int64_t n) {
     const auto load = [&](const T* from) { return Vec<T>::loadu(from + j, n); };
     const Vec<T> one(T(1)), o = load(row + at.o), g = load(row + at.g), i = load(row + at.i), f = load(row + at.f);
     const Vec<T> f_m = load(room.f_wide.data()), i_m = load(room.i_wide.data()), omega = f_m * i_m;
     const Vec<T> f_hat = f * omega + (f_m - omega), i_hat = i * omega + (i_m - omega), c = load(c_prev);
-    const Vec<T> tanh_c = (f_hat * c + i_hat * g).tanh();
+    const Vec<T> tanh_c = tanh(f_hat * c + i_hat * g);
     const Vec<T> d_ht = d_out ? load(d_h) + load(d_out) : load(d_h);
     const Vec<T> d_ct = load(d_c) + d_ht * o * (one - tanh_c * tanh_c);
     const Vec<T> d_f_hat = d_ct * c, d_i_hat = d_ct * g;
@@ -433,11 +567,15 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
   cumax_backward(row + at.i_m, z.K, room.i_m.data(), z.M, T(-1), d_row + at.i_m);
 }
 
-// h_prev is filled with the hidden state each row started from; d_h and d_c hold the states' gradients all along.
+// The way back through time: d_h and d_c hold the gradients of the states all along, d_gates those of the logits.
 template <typename T>
-void scan_backward(const Sizes& z, const Plan& plan, const T* d_out, const T* d_df, const T* d_di, const T* gates,
-                   const T* c_prev, const T* w_hh, T* packed, T* d_x_gates, T* d_h, T* d_c) {
-  with_team(plan.threads, [&](Team team) {
+struct Backward {
+  const Sizes& z;
+  const Plan& plan;
+  const T *d_out, *d_df, *d_di, *gates, *c_prev, *w_hh;
+  T *packed, *d_gates, *d_h, *d_c;
+
+  void operator()(const Team& team) const {
     Room<T> room(z);
     const int64_t P = panels<T>(z.D);
     if (!plan.thin) {
@@ -445,17 +583,17 @@ void scan_backward(const Sizes& z, const Plan& plan, const T* d_out, const T* d_
       pack<T>({w_hh, z.D, 1}, z.G, z.D, first, last, packed);
       team.barrier();
     }
-    for (int64_t s = int64_t(plan.sizes.size()) - 1; s >= 0; --s) {
+    for (int64_t s = plan.steps() - 1; s >= 0; --s) {
       const int64_t t = plan.step(s), start = plan.starts[t], b = plan.sizes[t];
       const auto [r0, r1] = team.share(b);
       const bool by_rows = plan.by_rows(b);
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t n = start + r;
         backward_row(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.D, d_out ? d_out + n * z.D : nullptr,
-                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.D, d_x_gates + n * z.G, room);
+                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.D, d_gates + n * z.G, room);
       }
-      if (plan.thin || !by_rows) team.barrier();
-      const T* d_a = d_x_gates + start * z.G;
+      if (!by_rows) team.barrier();
+      const T* d_a = d_gates + start * z.G;
       if (plan.thin) {
         const auto [n0, n1] = team.share(z.D);
         thin_sum(b, n0, n1, z.D, z.G, d_a, w_hh, d_h);
@@ -463,10 +601,10 @@ void scan_backward(const Sizes& z, const Plan& plan, const T* d_out, const T* d_
         const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
         multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.D, z.G, {d_a, z.G, 1}, packed, d_h, z.D, nullptr, 0);
       }
-      if (plan.thin || !by_rows || !plan.dense) team.barrier();
+      if (!by_rows || !plan.dense) team.barrier();
     }
-  });
-}
+  }
+};
 
 // ---------------------------------------------------------------------------------------------------- host functions
 
@@ -477,7 +615,7 @@ Plan make_plan(const Sizes& z, const optional<Tensor>& batch_sizes, bool reverse
     TORCH_CHECK(sizes.scalar_type() == at::kLong && sizes.dim() == 1, "batch_sizes must be a 1-D int64 tensor");
     plan.sizes.assign(sizes.const_data_ptr<int64_t>(), sizes.const_data_ptr<int64_t>() + sizes.numel());
   } else {
-    TORCH_CHECK(z.B ? z.N % z.B == 0 : z.N == 0, "x_gates has ", z.N, " rows, not a multiple of the batch ", z.B);
+    TORCH_CHECK(z.B ? z.N % z.B == 0 : z.N == 0, "x has ", z.N, " rows, not a multiple of the batch ", z.B);
     plan.sizes.assign(z.B ? z.N / z.B : 0, z.B);
   }
   int64_t rows = 0, before = z.B;
@@ -486,69 +624,39 @@ Plan make_plan(const Sizes& z, const optional<Tensor>& batch_sizes, bool reverse
     plan.starts.push_back(rows);
     rows += before = size;
   }
-  TORCH_CHECK(rows == z.N, "batch_sizes add up to ", rows, ", x_gates has ", z.N, " rows");
+  TORCH_CHECK(rows == z.N, "batch_sizes add up to ", rows, ", x has ", z.N, " rows");
   plan.reverse = reverse;
   plan.dense = !batch_sizes;
-  plan.thin = z.B <= 3 || z.N < 32;
+  plan.thin = z.B <= 3 || z.N < few_rows;
   const bool worth_threads = z.B * z.G * z.D >= (int64_t(1) << 18);
   plan.threads = worth_threads ? at::get_num_threads() : 1;
   return plan;
 }
 
-Sizes make_sizes(const Tensor& gates, const Tensor& w_hh, const Tensor& h0, int64_t chunk_size) {
-  TORCH_CHECK(gates.dim() == 2 && w_hh.dim() == 2 && h0.dim() == 2, "gates, w_hh and h0 must be matrices");
-  const int64_t D = w_hh.size(1), G = w_hh.size(0);
+Sizes make_sizes(const Tensor& x, const Tensor& w_ih, const Tensor& w_hh, const Tensor& h0, int64_t chunk_size) {
+  TORCH_CHECK(x.dim() == 2 && w_ih.dim() == 2 && w_hh.dim() == 2 && h0.dim() == 2, "x, weights, h0 must be matrices");
+  const int64_t I = x.size(1), D = w_hh.size(1), G = w_hh.size(0);
   TORCH_CHECK(chunk_size > 0 && D % chunk_size == 0, "hidden size ", D, " is not a multiple of chunk_size ", chunk_size);
   const int64_t M = D / chunk_size, K = (G - 4 * D) / 2;
   TORCH_CHECK(G == 4 * D + 2 * K && (K == M || K == M + 1), "w_hh has ", G, " rows, expected ", 4 * D + 2 * M);
-  TORCH_CHECK(gates.size(1) == G, "gates have ", gates.size(1), " columns, expected ", G);
-  TORCH_CHECK(h0.size(1) == D, "h0 has ", h0.size(1), " columns, expected ", D);
-  return {D, chunk_size, M, K, G, h0.size(0), gates.size(0)};
+  return {I, D, chunk_size, M, K, G, h0.size(0), x.size(0)};
 }
 
-void check_like(const Tensor& x, const Tensor& like, const char* name, at::IntArrayRef shape) {
+Tensor checked(const Tensor& x, const Tensor& like, const char* name, at::IntArrayRef shape) {
   TORCH_CHECK(x.scalar_type() == like.scalar_type(), name, " must be ", like.scalar_type(), ", got ", x.scalar_type());
   TORCH_CHECK(x.device().is_cpu(), name, " must be on the CPU");
   TORCH_CHECK(x.sizes() == shape, name, " must have size ", shape, ", got ", x.sizes());
+  return x.contiguous();
 }
 
-#define DISPATCH(type, name, ...)                                               \
-  if ((type) == at::kFloat) {                                                   \
-    using T = float;                                                            \
-    __VA_ARGS__();                                                              \
-  } else {                                                                      \
-    TORCH_CHECK((type) == at::kDouble, name, " is for float32 and float64");    \
-    using T = double;                                                           \
-    __VA_ARGS__();                                                              \
-  }
-
-using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-Outputs scan(const Tensor& x_gates, const Tensor& w_hh, const Tensor& h0, const Tensor& c0,
-             const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse, bool save) {
-  const Sizes z = make_sizes(x_gates, w_hh, h0, chunk_size);
-  check_like(w_hh, x_gates, "w_hh", {z.G, z.D});
-  check_like(h0, x_gates, "h0", {z.B, z.D});
-  check_like(c0, x_gates, "c0", {z.B, z.D});
-  const Plan plan = make_plan(z, batch_sizes, reverse);
-  const Tensor x = x_gates.contiguous(), w = w_hh.contiguous();
-  const Tensor h_n = h0.clone(at::MemoryFormat::Contiguous), c_n = c0.clone(at::MemoryFormat::Contiguous);
-  const auto options = x.options();
-  const Tensor h = at::empty({z.N, z.D}, options), d_f = at::empty({z.N}, options), d_i = at::empty({z.N}, options);
-  const Tensor gates = at::empty({save ? z.N : 0, z.G}, options), c_prev = at::empty({save ? z.N : 0, z.D}, options);
-  const Tensor work = save ? gates : at::empty({z.B, z.G}, options);
-  DISPATCH(x.scalar_type(), "onlstm::scan", [&] {
-    const Tensor packed = at::empty({plan.thin ? 0 : panels<T>(z.G) * Block<T>::width * z.D}, options);
-    scan_forward<T>(z, plan, x.const_data_ptr<T>(), w.const_data_ptr<T>(), packed.data_ptr<T>(), h.data_ptr<T>(),
-                    h_n.data_ptr<T>(), c_n.data_ptr<T>(), d_f.data_ptr<T>(), d_i.data_ptr<T>(), work.data_ptr<T>(),
-                    c_prev.data_ptr<T>(), save);
-  });
-  return {h, h_n, c_n, d_f, d_i, gates, c_prev};
-}
-
-// C (M x N) = A (M x K) B (K x N) + bias, on all threads.
 template <typename T>
-void product(int64_t M, int64_t N, int64_t K, Matrix<T> A, Matrix<T> B, const T* bias, const Tensor& C) {
+const T* data(const Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+// C (M x N) = A (M x K) B (K x N), on all threads.
+template <typename T>
+void product(int64_t M, int64_t N, int64_t K, Matrix<T> A, Matrix<T> B, const Tensor& C) {
   if (K == 0) {
     C.zero_();
     return;
@@ -561,14 +669,52 @@ void product(int64_t M, int64_t N, int64_t K, Matrix<T> A, Matrix<T> B, const T*
     pack<T>(B, K, N, first, last, packed.data_ptr<T>());
     team.barrier();
     const auto [m0, m1] = team.share(M);
-    multiply<T>(m0, m1, 0, P, N, K, A, packed.const_data_ptr<T>(), C.data_ptr<T>(), N, bias, 0);
+    multiply<T>(m0, m1, 0, P, N, K, A, data<T>(packed), C.data_ptr<T>(), N, nullptr, 0);
   });
 }
 
+#define DISPATCH(type, ...)                                              \
+  if ((type) == at::kFloat) {                                            \
+    using T = float;                                                     \
+    __VA_ARGS__();                                                       \
+  } else {                                                               \
+    TORCH_CHECK((type) == at::kDouble, "only for float32 and float64");  \
+    using T = double;                                                    \
+    __VA_ARGS__();                                                       \
+  }
+
+using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const optional<Tensor>& bias_,
+             const Tensor& h0, const Tensor& c0, const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse,
+             bool save) {
+  const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0, chunk_size);
+  const Plan plan = make_plan(z, batch_sizes, reverse);
+  const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
+  const Tensor w_hh = checked(w_hh_, x, "w_hh", {z.G, z.D}), bias = bias_ ? checked(*bias_, x, "bias", {z.G}) : Tensor();
+  const Tensor h_n = checked(h0, x, "h0", {z.B, z.D}).clone(), c_n = checked(c0, x, "c0", {z.B, z.D}).clone();
+  const auto empty = [&](at::IntArrayRef shape) { return at::empty(shape, x.options()); };
+  const Tensor h = empty({z.N, z.D}), d_f = empty({z.N}), d_i = empty({z.N});
+  const Tensor gates = empty({save ? z.N : 0, z.G}), c_prev = empty({save ? z.N : 0, z.D});
+  DISPATCH(x.scalar_type(), [&] {
+    const int64_t columns = panels<T>(z.G) * Block<T>::width, scratch = std::min(z.N, std::max(z.B, Block<T>::rows(z.G * z.I)));
+    Tensor work = save ? gates : empty({scratch, z.G});
+    const bool few = z.N < few_rows;  // then the stock product, which needs no rearranged weights
+    if (few) at::linear_out(work, x, w_ih, bias_);
+    const Tensor packed_ih = empty({few ? 0 : columns * z.I}), packed_hh = empty({plan.thin ? 0 : columns * z.D});
+    const Forward<T> forward{z, plan, few, save, data<T>(x), data<T>(w_ih), data<T>(w_hh), data<T>(bias),
+                             packed_ih.data_ptr<T>(), packed_hh.data_ptr<T>(), h.data_ptr<T>(), h_n.data_ptr<T>(),
+                             c_n.data_ptr<T>(), d_f.data_ptr<T>(), d_i.data_ptr<T>(), work.data_ptr<T>(),
+                             c_prev.data_ptr<T>()};
+    with_team(plan.threads, forward);
+  });
+  return {h, h_n, c_n, d_f, d_i, gates, c_prev};
+}
+
 // The hidden state each row's step started from.
-Tensor previous_states(const Sizes& z, const Plan& plan, const Tensor& h, const Tensor& h0) {
-  const Tensor before = at::empty_like(h), state = h0.clone(at::MemoryFormat::Contiguous);
-  for (int64_t s = 0; s < int64_t(plan.sizes.size()); ++s) {
+Tensor previous_states(const Plan& plan, const Tensor& h, const Tensor& h0) {
+  const Tensor before = at::empty_like(h), state = h0.clone();
+  for (int64_t s = 0; s < plan.steps(); ++s) {
     const int64_t t = plan.step(s), start = plan.starts[t], b = plan.sizes[t];
     before.narrow(0, start, b).copy_(state.narrow(0, 0, b));
     state.narrow(0, 0, b).copy_(h.narrow(0, start, b));
@@ -576,67 +722,60 @@ Tensor previous_states(const Sizes& z, const Plan& plan, const Tensor& h, const 
   return before;
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> scan_backward(
-    const optional<Tensor>& d_h, const optional<Tensor>& d_hn, const optional<Tensor>& d_cn,
-    const optional<Tensor>& d_df, const optional<Tensor>& d_di, const Tensor& gates, const Tensor& c_prev,
-    const Tensor& h, const Tensor& h0, const Tensor& w_hh, const optional<Tensor>& batch_sizes, int64_t chunk_size,
-    bool reverse) {
-  const Sizes z = make_sizes(gates, w_hh, h0, chunk_size);
-  const Plan plan = make_plan(z, batch_sizes, reverse);
-  const auto start = [&](const optional<Tensor>& d) {
-    return d ? d->clone(at::MemoryFormat::Contiguous) : at::zeros_like(h0, at::MemoryFormat::Contiguous);
-  };
-  const auto whole = [](const optional<Tensor>& d) { return d ? d->contiguous() : Tensor(); };
-  const Tensor out = whole(d_h), df = whole(d_df), di = whole(d_di), w = w_hh.contiguous();
-  const Tensor d_h0 = start(d_hn), d_c0 = start(d_cn);
-  const Tensor d_x_gates = at::empty_like(gates), d_w_hh = at::empty({z.G, z.D}, w.options());
-  DISPATCH(gates.scalar_type(), "onlstm::scan_backward", [&] {
-    const auto data = [](const Tensor& x) { return x.defined() ? x.const_data_ptr<T>() : nullptr; };
-    {
-      const Tensor packed = at::empty({plan.thin ? 0 : panels<T>(z.D) * Block<T>::width * z.G}, w.options());
-      scan_backward<T>(z, plan, data(out), data(df), data(di), data(gates), data(c_prev), data(w), packed.data_ptr<T>(),
-                       d_x_gates.data_ptr<T>(), d_h0.data_ptr<T>(), d_c0.data_ptr<T>());
-    }
-    const Tensor h_prev = previous_states(z, plan, h.contiguous(), h0);
-    product<T>(z.G, z.D, z.N, {data(d_x_gates), 1, z.G}, {data(h_prev), z.D, 1}, nullptr, d_w_hh);
-  });
-  return {d_x_gates, d_w_hh, d_h0, d_c0};
-}
+using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-Tensor linear(const Tensor& x, const Tensor& weight, const optional<Tensor>& bias) {
-  TORCH_CHECK(x.dim() == 2 && weight.dim() == 2, "onlstm::linear is for matrices");
-  const int64_t M = x.size(0), K = x.size(1), N = weight.size(0);
-  check_like(weight, x, "weight", {N, K});
-  if (bias) check_like(*bias, x, "bias", {N});
-  if (M < 48 || N < 48 || K < 16) return at::linear(x, weight, bias);
-  const Tensor y = at::empty({M, N}, x.options()), b = bias ? bias->contiguous() : Tensor();
-  DISPATCH(x.scalar_type(), "onlstm::linear", [&] {
-    product<T>(M, N, K, {x.const_data_ptr<T>(), x.stride(0), x.stride(1)},
-               {weight.const_data_ptr<T>(), weight.stride(1), weight.stride(0)},
-               b.defined() ? b.const_data_ptr<T>() : nullptr, y);
+Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_hn, const optional<Tensor>& d_cn,
+                        const optional<Tensor>& d_df, const optional<Tensor>& d_di, const Tensor& x_,
+                        const Tensor& w_ih_, const Tensor& w_hh_, const Tensor& h0, const Tensor& h_,
+                        const Tensor& gates_, const Tensor& c_prev_, const optional<Tensor>& batch_sizes,
+                        int64_t chunk_size, bool reverse, bool wants_d_x) {
+  const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0, chunk_size);
+  const Plan plan = make_plan(z, batch_sizes, reverse);
+  const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
+  const Tensor w_hh = checked(w_hh_, x, "w_hh", {z.G, z.D}), h = checked(h_, x, "h", {z.N, z.D});
+  const Tensor gates = checked(gates_, x, "gates", {z.N, z.G}), c_prev = checked(c_prev_, x, "c_prev", {z.N, z.D});
+  const auto given = [&](const optional<Tensor>& d, at::IntArrayRef shape) {
+    return d ? checked(*d, x, "gradient", shape) : Tensor();
+  };
+  const Tensor out = given(d_h, {z.N, z.D}), df = given(d_df, {z.N}), di = given(d_di, {z.N});
+  const Tensor d_h0 = d_hn ? given(d_hn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
+  const Tensor d_c0 = d_cn ? given(d_cn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
+  const Tensor d_gates = at::empty_like(gates), d_w_ih = at::empty_like(w_ih), d_w_hh = at::empty_like(w_hh);
+  Tensor d_x = at::empty({wants_d_x ? z.N : 0, z.I}, x.options());
+  DISPATCH(x.scalar_type(), [&] {
+    {
+      const Tensor packed = at::empty({plan.thin ? 0 : panels<T>(z.D) * Block<T>::width * z.G}, x.options());
+      const Backward<T> backward{z, plan, data<T>(out), data<T>(df), data<T>(di), data<T>(gates), data<T>(c_prev),
+                                 data<T>(w_hh), packed.data_ptr<T>(), d_gates.data_ptr<T>(), d_h0.data_ptr<T>(),
+                                 d_c0.data_ptr<T>()};
+      with_team(plan.threads, backward);
+    }
+    const Tensor h_prev = previous_states(plan, h, h0.contiguous());
+    const Matrix<T> by_gate{data<T>(d_gates), 1, z.G}, by_row{data<T>(d_gates), z.G, 1};
+    product<T>(z.G, z.D, z.N, by_gate, {data<T>(h_prev), z.D, 1}, d_w_hh);
+    product<T>(z.G, z.I, z.N, by_gate, {data<T>(x), z.I, 1}, d_w_ih);
+    if (wants_d_x && z.N < few_rows) {
+      at::mm_out(d_x, d_gates, w_ih);
+    } else if (wants_d_x) {
+      product<T>(z.N, z.I, z.G, by_row, {data<T>(w_ih), z.I, 1}, d_x);
+    }
   });
-  return y;
+  return {d_x, d_w_ih, d_w_hh, d_gates.sum(0), d_h0, d_c0};
 }
 
 }  // namespace
 
 TORCH_LIBRARY(onlstm_cpu, m) {
   m.def(
-      "scan(Tensor x_gates, Tensor w_hh, Tensor h0, Tensor c0, Tensor? batch_sizes, int chunk_size, bool reverse, "
-      "bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "scan(Tensor x, Tensor w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes, "
+      "int chunk_size, bool reverse, bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
-      "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor gates, Tensor c_prev, "
-      "Tensor h, Tensor h0, Tensor w_hh, Tensor? batch_sizes, int chunk_size, bool reverse) "
-      "-> (Tensor, Tensor, Tensor, Tensor)");
-  m.def("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
+      "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor w_ih, "
+      "Tensor w_hh, Tensor h0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes, int chunk_size, "
+      "bool reverse, bool wants_d_x) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(onlstm_cpu, CPU, m) {
   m.impl("scan", &scan);
-  m.impl("scan_backward", static_cast<std::tuple<Tensor, Tensor, Tensor, Tensor> (*)(
-                              const optional<Tensor>&, const optional<Tensor>&, const optional<Tensor>&,
-                              const optional<Tensor>&, const optional<Tensor>&, const Tensor&, const Tensor&,
-                              const Tensor&, const Tensor&, const Tensor&, const optional<Tensor>&, int64_t, bool)>(
-                              &scan_backward));
-  m.impl("linear", &linear);
+  m.impl("scan_backward", &scan_backward);
 }

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def steps(rows: int, batch: int, batch_sizes: Tensor | None, reverse: bool) -> Iterator[slice]:
@@ -21,8 +22,10 @@ def steps(rows: int, batch: int, batch_sizes: Tensor | None, reverse: bool) -> I
 
 
 def forward(
-    x_gates: Tensor,
+    x: Tensor,
+    w_ih: Tensor,
     w_hh: Tensor,
+    bias: Tensor | None,
     h0: Tensor,
     c0: Tensor,
     batch_sizes: Tensor | None,
@@ -34,6 +37,7 @@ def forward(
 
     Without `save` the last two are empty.
     """
+    x_gates = F.linear(x, w_ih, bias)
     (N, G), (B, D) = x_gates.shape, c0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
     h_n, c_n = h0.clone(), c0.clone()
@@ -47,7 +51,7 @@ def forward(
         if save:
             gates[t] = torch.cat((p_i, p_f, o, g, i, f), -1)
             c_prev[t] = c_n[:b]
-        f_m, i_m = p_f.cumsum(-1)[:, :M], 1 - p_i.cumsum(-1)[:, :M]
+        f_m, i_m = _cumulative(p_f, M), 1 - _cumulative(p_i, M)
         d_f[t], d_i[t] = 1 - f_m.mean(-1), i_m.mean(-1)
         f_m, i_m = (gate.repeat_interleave(chunk_size, -1) for gate in (f_m, i_m))
         omega = f_m * i_m
@@ -57,28 +61,34 @@ def forward(
 
 
 def backward(
-    grads: tuple[Tensor | None, ...],
+    d_h: Tensor | None,
+    d_hn: Tensor | None,
+    d_cn: Tensor | None,
+    d_df: Tensor | None,
+    d_di: Tensor | None,
+    x: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    h0: Tensor,
+    h: Tensor,
     gates: Tensor,
     c_prev: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    w_hh: Tensor,
     batch_sizes: Tensor | None,
     chunk_size: int,
     reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of x_gates, w_hh, h0 and c0 from those of h, h_n, c_n, d_f and d_i (None: zero)."""
-    d_h, d_hn, d_cn, d_df, d_di = grads
+    wants_d_x: bool,
+) -> tuple[Tensor, ...]:
+    """Return the gradients of x (empty if not wanted), w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero)."""
     (N, G), (B, D) = gates.shape, h0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
     d_h0 = torch.zeros_like(h0) if d_hn is None else d_hn.clone()
     d_c0 = torch.zeros_like(h0) if d_cn is None else d_cn.clone()
-    d_x_gates = torch.empty_like(gates)
+    d_gates = torch.empty_like(gates)
     order = list(steps(N, B, batch_sizes, reverse))
     for t in reversed(order):
         b = t.stop - t.start
         p_i, p_f, o, g, i, f = gates[t].split((K, K, D, D, D, D), -1)
-        f_m, i_m = p_f.cumsum(-1)[:, :M], 1 - p_i.cumsum(-1)[:, :M]
+        f_m, i_m = _cumulative(p_f, M), 1 - _cumulative(p_i, M)
         f_wide, i_wide = (gate.repeat_interleave(chunk_size, -1) for gate in (f_m, i_m))
         omega = f_wide * i_wide
         f_hat, i_hat = f * omega + (f_wide - omega), i * omega + (i_wide - omega)
@@ -96,7 +106,7 @@ def backward(
             d_f_m = d_f_m - d_df[t, None] / M
         if d_di is not None:
             d_i_m = d_i_m + d_di[t, None] / M
-        d_x_gates[t] = torch.cat(
+        d_gates[t] = torch.cat(
             (
                 _cumax_backward(p_i, -d_i_m),
                 _cumax_backward(p_f, d_f_m),
@@ -107,8 +117,15 @@ def backward(
             ),
             -1,
         )
-        d_h0[:b] = d_x_gates[t] @ w_hh
-    return d_x_gates, d_x_gates.T @ _h_prev(h, h0, order), d_h0, d_c0
+        d_h0[:b] = d_gates[t] @ w_hh
+    d_x = d_gates @ w_ih if wants_d_x else x.new_empty(0, x.shape[1])
+    return d_x, d_gates.T @ x, d_gates.T @ _h_prev(h, h0, order), d_gates.sum(0), d_h0, d_c0
+
+
+def _cumulative(p: Tensor, M: int) -> Tensor:
+    """Return the cumulative sum, whose last entry is exactly 1: no drift in a chunk only ever multiplied by it."""
+    total = p.cumsum(-1)
+    return total[:, :M] / total[:, -1:]
 
 
 def _cumax_backward(p: Tensor, d_gate: Tensor) -> Tensor:
