@@ -25,6 +25,8 @@
 #include <omp.h>
 #endif
 
+#define INLINE __attribute__((always_inline))
+
 namespace {
 
 using at::Tensor;
@@ -299,7 +301,7 @@ struct Gates {
 // number so large that only whole ones can be told apart, and goes into the exponent's bits. Error: 2 units in the last
 // place. In double, and where the bits lie otherwise, the library's own.
 template <typename T>
-Vec<T> exponential(Vec<T> x, T limit) {
+INLINE inline Vec<T> exponential(Vec<T> x, T limit) {
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
   if constexpr (std::is_same_v<T, float>) {
     using at::vec::fmadd;
@@ -319,19 +321,19 @@ Vec<T> exponential(Vec<T> x, T limit) {
 
 // Gates saturate long before: beyond ±20, sigmoid is 0 or 1 to float32's last place, and four e^20 still multiply.
 template <typename T>
-Vec<T> gate_exponential(Vec<T> x) {
+INLINE inline Vec<T> gate_exponential(Vec<T> x) {
   return exponential(x, T(20));
 }
 
 template <typename T>
-Vec<T> tanh(Vec<T> x) {
+INLINE inline Vec<T> tanh(Vec<T> x) {
   if constexpr (std::is_same_v<T, double>) return x.tanh();
   return Vec<T>(T(1)) - Vec<T>(T(2)) / (Vec<T>(T(1)) + gate_exponential(x + x));
 }
 
 // o, g, i, f of their logits; in float32 with one division for the four.
 template <typename T>
-void activate(Vec<T>& o, Vec<T>& g, Vec<T>& i, Vec<T>& f) {
+INLINE inline void activate(Vec<T>& o, Vec<T>& g, Vec<T>& i, Vec<T>& f) {
   const Vec<T> one(T(1));
   if constexpr (std::is_same_v<T, double>) {
     o = one / (one + o.neg().exp());
@@ -378,9 +380,13 @@ void widen(const std::vector<T>& gate, const Sizes& z, std::vector<T>& wide) {
 
 template <typename T>
 void softmax_numerators(T* p, int64_t K) {
-  T top = p[0];
-  for (int64_t k = 1; k < K; ++k) top = std::max(top, p[k]);
-  each_vector<T>(K, [&](int64_t k, int64_t n) {
+  constexpr int64_t L = Block<T>::lanes;
+  Vec<T> tops(p[0]);
+  int64_t whole = 0;
+  for (; whole + L <= K; whole += L) tops = at::vec::maximum(tops, Vec<T>::loadu(p + whole));
+  T top = at::vec::vec_reduce_all<T>([](Vec<T> x, Vec<T> y) { return at::vec::maximum(x, y); }, tops);
+  for (; whole < K; ++whole) top = std::max(top, p[whole]);
+  each_vector<T>(K, [&](int64_t k, int64_t n) INLINE {
     exponential(Vec<T>::loadu(p + k, n) - Vec<T>(top), T(87)).store(p + k, n);
   });
 }
@@ -420,7 +426,7 @@ template <typename T, bool save>
 void forward_row(const Sizes& z, T* row, T* c, T* h, T* h_out, T* d_f, T* d_i, T* c_prev, Room<T>& room) {
   const Gates at(z);
   master_gates(z, row + at.i_m, row + at.f_m, room, d_f, d_i);
-  each_vector<T>(z.D, [&](int64_t j, int64_t n) {
+  each_vector<T>(z.D, [&](int64_t j, int64_t n) INLINE {
     const auto load = [&](const T* from) { return Vec<T>::loadu(from + j, n); };
     Vec<T> o = load(row + at.o), g = load(row + at.g), i = load(row + at.i), f = load(row + at.f);
     activate(o, g, i, f);
@@ -455,7 +461,7 @@ template <typename T>
 struct Forward {
   const Sizes& z;
   const Plan& plan;
-  bool input_done, save;
+  bool input_done, zero_start, save;
   const T *x, *w_ih, *w_hh, *bias;
   T *packed_ih, *packed_hh, *h, *h_n, *c_n, *d_f, *d_i, *gates, *c_prev;
 
@@ -466,14 +472,15 @@ struct Forward {
   }
   T* rows(int64_t n) const { return save ? gates + n * z.G : gates; }
 
-  void step(const Team& team, int64_t t, T* a, Room<T>& room) const {
+  // The rest of step t, whose rows of gates start at a. From zero states U h is not computed.
+  void step(const Team& team, int64_t t, bool zero, T* a, Room<T>& room) const {
     const int64_t start = plan.starts[t], b = plan.sizes[t], P = panels<T>(z.G);
     const auto [r0, r1] = team.share(b);
     const bool by_rows = plan.by_rows(b);
-    if (plan.thin) {
+    if (plan.thin && !zero) {
       const auto [g0, g1] = team.share(z.G);
       thin_dot(b, g0, g1, z.D, h_n, w_hh, a, z.G);
-    } else {
+    } else if (!zero) {
       const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
       multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, z.D, {h_n, z.D, 1}, packed_hh, a, z.G, a, z.G);
     }
@@ -501,7 +508,7 @@ struct Forward {
       team.barrier();
       for (int64_t s = s0; s < s1; ++s) {
         const int64_t t = plan.step(s);
-        step(team, t, rows(low) + (plan.starts[t] - low) * z.G, room);
+        step(team, t, s == 0 && zero_start, rows(low) + (plan.starts[t] - low) * z.G, room);
       }
       team.barrier();
     }
@@ -534,7 +541,7 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
   }
   widen(room.f_m, z, room.f_wide);
   widen(room.i_m, z, room.i_wide);
-  each_vector<T>(z.D, [&](int64_t j, int64_t n) {
+  each_vector<T>(z.D, [&](int64_t j, int64_t n) INLINE {
     const auto load = [&](const T* from) { return Vec<T>::loadu(from + j, n); };
     const Vec<T> one(T(1)), o = load(row + at.o), g = load(row + at.g), i = load(row + at.i), f = load(row + at.f);
     const Vec<T> f_m = load(room.f_wide.data()), i_m = load(room.i_wide.data()), omega = f_m * i_m;
@@ -702,7 +709,8 @@ Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const o
     const bool few = z.N < few_rows;  // then the stock product, which needs no rearranged weights
     if (few) at::linear_out(work, x, w_ih, bias_);
     const Tensor packed_ih = empty({few ? 0 : columns * z.I}), packed_hh = empty({plan.thin ? 0 : columns * z.D});
-    const Forward<T> forward{z, plan, few, save, data<T>(x), data<T>(w_ih), data<T>(w_hh), data<T>(bias),
+    const bool zero_start = std::all_of(data<T>(h_n), data<T>(h_n) + h_n.numel(), [](T x) { return x == 0; });
+    const Forward<T> forward{z, plan, few, zero_start, save, data<T>(x), data<T>(w_ih), data<T>(w_hh), data<T>(bias),
                              packed_ih.data_ptr<T>(), packed_hh.data_ptr<T>(), h.data_ptr<T>(), h_n.data_ptr<T>(),
                              c_n.data_ptr<T>(), d_f.data_ptr<T>(), d_i.data_ptr<T>(), work.data_ptr<T>(),
                              c_prev.data_ptr<T>()};
