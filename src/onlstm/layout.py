@@ -82,7 +82,7 @@ class Layout(NamedTuple):
             return self.packed._replace(data=rows)
         if not self.batched:
             return rows
-        output = rows.unflatten(0, (self.steps, self.batch))
+        output: Tensor = rows.unflatten(0, (self.steps, self.batch))
         return output.transpose(0, 1) if self.batch_first else output
 
     def grids(self, words: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:

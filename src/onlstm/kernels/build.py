@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-SOURCE = Path(__file__).with_name("cpu.cpp")
+SOURCES = [Path(__file__).with_name(name) for name in ("cpu.cpp", "product.h")]  # compiled: the first
 _log = logging.getLogger("onlstm")
 _lock = threading.Lock()
 _loaded: bool | None = None
@@ -80,7 +80,7 @@ def _compiler_command() -> list[str]:
 
 def _key(command: list[str]) -> str:
     """Return a short hash of all that the binary depends on: source, torch, flags, processor."""
-    digest = hashlib.sha256(SOURCE.read_bytes())
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES))
     for part in (torch.__version__, *command[1:], _processor()):
         digest.update(b"\0" + part.encode())
     return digest.hexdigest()[:16]
@@ -128,7 +128,7 @@ def _compile(command: list[str], library: Path) -> None:
     os.close(handle)
     try:
         built = subprocess.run(
-            [*command, str(SOURCE), "-o", name, "-ltorch_cpu", "-lc10"],
+            [*command, str(SOURCES[0]), "-o", name, "-ltorch_cpu", "-lc10"],
             capture_output=True,
             text=True,
             check=False,
