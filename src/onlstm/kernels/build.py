@@ -9,11 +9,13 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -75,6 +77,7 @@ def _compiler_command() -> list[str]:
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         f"-isystem{torch_root / 'include'}",
         f"-L{torch_root / 'lib'}",
+        *shlex.split(os.environ.get("CXXFLAGS", "")),
     ]
 
 
@@ -123,6 +126,9 @@ def _writable(folder: Path) -> bool:
 def _compile(command: list[str], library: Path) -> None:
     if shutil.which(command[0]) is None:
         raise BuildError(f"no C++ compiler ({command[0]} not found); install g++ or name one in CXX")
+    for left in library.parent.glob("*.building"):  # by a process that was killed
+        if time.time() - left.stat().st_mtime > 3600:
+            left.unlink(missing_ok=True)
     _log.warning("onlstm: compiling the C++ kernel for this machine, once (about half a minute)")
     handle, name = tempfile.mkstemp(prefix=library.stem, suffix=".building", dir=library.parent)
     os.close(handle)
