@@ -159,13 +159,26 @@ def test_a_batch_of_none(name):
 
 
 @kernels
-def test_what_is_not_saved_changes_nothing(name):
-    args = inputs(6, 20, 60, 10)
+@pytest.mark.parametrize("zero", ["nothing", "last chunk", "state"])
+@pytest.mark.parametrize("free", [False, True], ids=["paper", "free last chunk"])
+@pytest.mark.parametrize(
+    "shape", [(6, 20, 60, 10), (3, 70, 65, 5), (9, 7, 24, 12), (60, 2, 24, 6), (4, 20, 6, 6)], ids=str
+)
+def test_inference_is_what_training_computes(name, shape, free, zero):
+    """Nothing is saved, and work is left out that zero states make needless."""
+    *_, D, chunk = shape
+    x, w_ih, w_hh, bias, h0, c0 = inputs(*shape, free=free)
+    from_ = {"nothing": D, "last chunk": D - chunk, "state": 0}[zero]
+    h0[:, from_:] = c0[:, from_:] = 0
     forward = reference.forward if name == "reference" else torch.ops.onlstm_cpu.scan
-    with_saved, without = forward(*args, None, 10, False, True), forward(*args, None, 10, False, False)
-    for kept, lean in zip(with_saved[:5], without[:5], strict=True):
-        assert_close(kept, lean, atol=0, rtol=0)
-    assert without[5].numel() == without[6].numel() == 0
+    for sizes in (None, torch.tensor([shape[1]] * (shape[0] - 1) + [1])):
+        rows = x if sizes is None else x[: sizes.sum()]
+        for b in (bias, None):
+            args = rows, w_ih, w_hh, b, h0, c0, sizes, chunk, sizes is not None
+            saved, lean = forward(*args, True), forward(*args, False)
+            for label, kept, got in zip(("h", "h_n", "c_n", "d_f", "d_i"), saved, lean, strict=False):
+                assert_close(got, kept, atol=1e-13, rtol=0, msg=lambda text, label=label: f"{label}: {text}")
+            assert lean[5].numel() == lean[6].numel() == 0
 
 
 def test_gradients_through_autograd_match_finite_differences():

@@ -22,6 +22,13 @@ using std::optional;
 
 struct Sizes {
   int64_t I, D, C, M, K, G, B, N;  // input, hidden, chunk, master width, its logits, all gates, sequences, rows
+  int64_t whole;                   // hidden size of the caller's cell: the length of a row of states and of w_hh
+
+  // The paper's last chunk can never be written. Where it starts from zero, the cell is one without that chunk and with
+  // one master logit to spare, whose output ends in zeros: less to compute.
+  Sizes without_last_chunk() const { return {I, D - C, C, M - 1, K, G - 4 * C, B, N, whole}; }
+  // Where gate n of this cell stands among the gates of the caller's.
+  int64_t original(int64_t n) const { return n < 2 * K ? n : n + (n - 2 * K) / D * (whole - D); }
 };
 
 // Where the blocks of cell.GATES start within a row of G.
@@ -131,11 +138,12 @@ template <typename T>
 void master_gates(const Sizes& z, T* p_i, T* p_f, Room<T>& room, T* d_f, T* d_i) {
   softmax_numerators(p_i, z.K);
   softmax_numerators(p_f, z.K);
+  const int64_t entries = z.whole / z.C;  // that count in a distance
   double f = 0, i = 0, all_f = 0, all_i = 0;
   for (int64_t k = 0; k < z.K; ++k) {
     room.sum_f[k] = f += p_f[k];
     room.sum_i[k] = i += p_i[k];
-    if (k < z.M) {
+    if (k < entries) {
       all_f += f;
       all_i += i;
     }
@@ -149,8 +157,8 @@ void master_gates(const Sizes& z, T* p_i, T* p_f, Room<T>& room, T* d_f, T* d_i)
     room.f_m[m] = T(room.sum_f[m] * scale_f);
     room.i_m[m] = T(1 - room.sum_i[m] * scale_i);
   }
-  *d_f = T(1 - all_f * scale_f / z.M);
-  *d_i = T(1 - all_i * scale_i / z.M);
+  *d_f = T(1 - all_f * scale_f / entries);
+  *d_i = T(1 - all_i * scale_i / entries);
   widen(room.f_m, z, room.f_wide);
   widen(room.i_m, z, room.i_wide);
 }
@@ -216,13 +224,14 @@ struct Forward {
       thin_dot(b, g0, g1, z.D, h_n, w_hh, a, z.G);
     } else if (!zero) {
       const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
-      multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, z.D, {h_n, z.D, 1}, packed_hh, a, z.G, a, z.G);
+      multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, z.D, {h_n, z.whole, 1}, packed_hh, a, z.G, a, z.G);
     }
     if (!by_rows) team.barrier();
     for (int64_t r = r0; r < r1; ++r) {
       const int64_t n = start + r;
-      (save ? forward_row<T, true> : forward_row<T, false>)(z, a + r * z.G, c_n + r * z.D, h_n + r * z.D, h + n * z.D,
-                                                            d_f + n, d_i + n, c_prev + n * z.D, room);
+      (save ? forward_row<T, true> : forward_row<T, false>)(z, a + r * z.G, c_n + r * z.whole, h_n + r * z.whole,
+                                                            h + n * z.whole, d_f + n, d_i + n, c_prev + n * z.D, room);
+      std::fill_n(h + n * z.whole + z.D, z.whole - z.D, T(0));
     }
     if (!by_rows || !plan.dense) team.barrier();
   }
@@ -230,8 +239,9 @@ struct Forward {
   void operator()(const Team& team) const {
     Room<T> room(z);
     const auto [first, last] = team.share(panels<T>(z.G));
-    if (!input_done) pack<T>({w_ih, 1, z.I}, z.I, z.G, first, last, packed_ih);
-    if (!plan.thin) pack<T>({w_hh, 1, z.D}, z.D, z.G, first, last, packed_hh);
+    const auto original = [this](int64_t n) { return z.original(n); };
+    if (!input_done) pack<T>({w_ih, 1, z.I}, z.I, z.G, first, last, packed_ih, original);
+    if (!plan.thin) pack<T>({w_hh, 1, z.whole}, z.D, z.G, first, last, packed_hh, original);
     team.barrier();
     for (int64_t s0 = 0, s1; s0 < plan.steps(); s0 = s1) {
       int64_t count = 0;  // of rows: as many steps as fit the scratch buffer
@@ -380,7 +390,7 @@ Sizes make_sizes(const Tensor& x, const Tensor& w_ih, const Tensor& w_hh, const 
   TORCH_CHECK(chunk_size > 0 && D % chunk_size == 0, "hidden size ", D, " is not a multiple of chunk_size ", chunk_size);
   const int64_t M = D / chunk_size, K = (G - 4 * D) / 2;
   TORCH_CHECK(G == 4 * D + 2 * K && (K == M || K == M + 1), "w_hh has ", G, " rows, expected ", 4 * D + 2 * M);
-  return {I, D, chunk_size, M, K, G, h0.size(0), x.size(0)};
+  return {I, D, chunk_size, M, K, G, h0.size(0), x.size(0), D};
 }
 
 Tensor checked(const Tensor& x, const Tensor& like, const char* name, at::IntArrayRef shape) {
@@ -393,6 +403,15 @@ Tensor checked(const Tensor& x, const Tensor& like, const char* name, at::IntArr
 template <typename T>
 const T* data(const Tensor& x) {
   return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+// Whether a state is zero from a column on.
+template <typename T>
+bool zero_from(const Tensor& state, int64_t column) {
+  const T* row = data<T>(state);
+  for (int64_t r = 0; r < state.size(0); ++r, row += state.size(1))
+    if (std::any_of(row + column, row + state.size(1), [](T x) { return x != 0; })) return false;
+  return true;
 }
 
 // C (M x N) = A (M x K) B (K x N), on all threads.
@@ -438,16 +457,21 @@ Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const o
   const Tensor h = empty({z.N, z.D}), d_f = empty({z.N}), d_i = empty({z.N});
   const Tensor gates = empty({save ? z.N : 0, z.G}), c_prev = empty({save ? z.N : 0, z.D});
   DISPATCH(x.scalar_type(), [&] {
-    const int64_t columns = panels<T>(z.G) * Block<T>::width, scratch = std::min(z.N, std::max(z.B, Block<T>::rows(z.G * z.I)));
-    Tensor work = save ? gates : empty({scratch, z.G});
+    const bool zero_start = zero_from<T>(h_n, 0);
+    const bool dead = z.K == z.M && z.M > 1 && zero_from<T>(h_n, z.D - z.C) && zero_from<T>(c_n, z.D - z.C);
+    const Sizes live = dead && !save && !plan.thin ? z.without_last_chunk() : z;
+    std::vector<T> live_bias;
+    for (int64_t n = 0; bias.defined() && n < live.G; ++n) live_bias.push_back(data<T>(bias)[live.original(n)]);
+    const int64_t columns = panels<T>(live.G) * Block<T>::width;
+    const int64_t scratch = std::min(z.N, std::max(z.B, Block<T>::rows(live.G * z.I)));
+    Tensor work = save ? gates : empty({scratch, live.G});
     const bool few = z.N < few_rows;  // then the stock product, which needs no rearranged weights
     if (few) at::linear_out(work, x, w_ih, bias_);
-    const Tensor packed_ih = empty({few ? 0 : columns * z.I}), packed_hh = empty({plan.thin ? 0 : columns * z.D});
-    const bool zero_start = std::all_of(data<T>(h_n), data<T>(h_n) + h_n.numel(), [](T x) { return x == 0; });
-    const Forward<T> forward{z, plan, few, zero_start, save, data<T>(x), data<T>(w_ih), data<T>(w_hh), data<T>(bias),
-                             packed_ih.data_ptr<T>(), packed_hh.data_ptr<T>(), h.data_ptr<T>(), h_n.data_ptr<T>(),
-                             c_n.data_ptr<T>(), d_f.data_ptr<T>(), d_i.data_ptr<T>(), work.data_ptr<T>(),
-                             c_prev.data_ptr<T>()};
+    const Tensor packed_ih = empty({few ? 0 : columns * z.I}), packed_hh = empty({plan.thin ? 0 : columns * live.D});
+    const Forward<T> forward{live, plan, few, zero_start, save, data<T>(x), data<T>(w_ih), data<T>(w_hh),
+                             bias.defined() ? live_bias.data() : nullptr, packed_ih.data_ptr<T>(),
+                             packed_hh.data_ptr<T>(), h.data_ptr<T>(), h_n.data_ptr<T>(), c_n.data_ptr<T>(),
+                             d_f.data_ptr<T>(), d_i.data_ptr<T>(), work.data_ptr<T>(), c_prev.data_ptr<T>()};
     with_team(plan.threads, forward);
   });
   return {h, h_n, c_n, d_f, d_i, gates, c_prev};

@@ -120,9 +120,10 @@ struct Square {
   }
 };
 
-// Write panels [first, last) of the K x N matrix B one after another, each row by row, padded with zeros.
-template <typename T>
-void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed) {
+// Write panels [first, last) of the K x N matrix B one after another, each row by row, padded with zeros. If its columns
+// are contiguous, not its rows, column n may be read from elsewhere: `column(n)`.
+template <typename T, typename F>
+void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed, const F& column) {
   constexpr int64_t W = Block<T>::width, S = Square<T>::size;
   for (int64_t p = first; p < last; ++p) {
     T* to = packed + p * K * W;
@@ -132,13 +133,19 @@ void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* pac
       for (int64_t k = 0; k < K; ++k) std::copy_n(B.data + k * B.row + n0, n, to + k * w);
       continue;
     }
-    const int64_t squares_n = n / S * S, squares_k = K / S * S;
-    const T* from = B.data + n0 * B.col;  // columns are contiguous
-    for (int64_t j = 0; j < squares_n; j += S)
-      for (int64_t k = 0; k < squares_k; k += S) Square<T>::transpose(from + j * B.col + k, B.col, to + k * w + j, w);
-    for (int64_t j = 0; j < n; ++j)
-      for (int64_t k = j < squares_n ? squares_k : 0; k < K; ++k) to[k * w + j] = from[j * B.col + k];
+    for (int64_t j0 = 0; j0 < n; j0 += S) {
+      const int64_t j1 = std::min(n, j0 + S), start = column(n0 + j0);
+      const bool square = j1 - j0 == S && column(n0 + j1 - 1) == start + S - 1;
+      const int64_t whole = square ? K / S * S : 0;
+      for (int64_t k = 0; k < whole; k += S) Square<T>::transpose(B.data + start * B.col + k, B.col, to + k * w + j0, w);
+      for (int64_t j = j0; j < j1; ++j)
+        for (int64_t k = whole; k < K; ++k) to[k * w + j] = B.data[column(n0 + j) * B.col + k];
+    }
   }
+}
+template <typename T>
+void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed) {
+  pack(B, K, N, first, last, packed, [](int64_t n) { return n; });
 }
 
 template <typename T, int H, int V>
