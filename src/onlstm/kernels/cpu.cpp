@@ -193,10 +193,10 @@ void forward_row(const Sizes& z, T* row, T* c, T* h, T* h_out, T* d_f, T* d_i, T
 struct Plan {
   std::vector<int64_t> sizes, starts;  // rows of each step, and the first of them; one more start than sizes
   bool reverse, thin, dense;
-  int64_t threads;
   int64_t steps() const { return sizes.size(); }
   int64_t step(int64_t s) const { return reverse ? steps() - 1 - s : s; }
-  bool by_rows(int64_t rows) const { return !thin && rows >= 16 * threads; }
+  int64_t threads, enough;  // rows for each thread to be given whole rows
+  bool by_rows(int64_t rows) const { return !thin && rows >= enough * threads; }
 };
 
 template <typename T>
@@ -381,6 +381,7 @@ Plan make_plan(const Sizes& z, const optional<Tensor>& batch_sizes, bool reverse
   plan.thin = z.B <= 3 || z.N < few_rows;
   const bool worth_threads = z.B * z.G * z.D >= (int64_t(1) << 18);
   plan.threads = worth_threads ? at::get_num_threads() : 1;
+  plan.enough = z.G * z.D <= (2 << 20) ? 8 : 16;  // then each thread reads all weights: more, if they are many
   return plan;
 }
 
