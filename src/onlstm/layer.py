@@ -7,7 +7,6 @@ form in `onlstm.kernels`; here live parameters, layouts (batched, unbatched, pac
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -18,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from onlstm import cell
 from onlstm.cell import Distances, MasterGates
 from onlstm.kernels import ops
-from onlstm.layout import Layout, State
+from onlstm.layout import Layout, State, autocast_enabled, check_same, compute_dtype
 
 Backend = Literal["auto", "eager", "fused"]
 
@@ -83,15 +82,7 @@ class ONLSTM(nn.RNNBase):
             )
         # The base class checks the arguments and names the parameters; its own, of another size, take no memory.
         super().__init__(
-            "LSTM",
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device="meta",
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device="meta"
         )
         self.mode = "ONLSTM"
         self.chunk_size, self.free_last_chunk = chunk_size, free_last_chunk
@@ -164,7 +155,7 @@ class ONLSTM(nn.RNNBase):
         layout = Layout.of(input, self.batch_first)
         self._check(layout, state)
         masks = self._checked_masks(weight_mask)
-        dtype, autocast = _compute_dtype(layout.data)
+        dtype, autocast = compute_dtype(layout.data)
         h_0, c_0 = layout.state_in(state, len(self._all_weights), self.hidden_size)
         rows = layout.data.to(dtype)
         states: list[State] = []
@@ -192,11 +183,11 @@ class ONLSTM(nn.RNNBase):
         self.check_input(x, torch.empty(0))  # rows of words, like a packed input
         if layout.steps == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        _check_same(x, "parameter", getattr(self, self._all_weights[0][0]), dtype=False)
+        check_same(x, "parameter", getattr(self, self._all_weights[0][0]), dtype=False)
         if state is not None:
             layout.check_state(state, len(self._all_weights), self.hidden_size)
             for each in state:
-                _check_same(x, "hidden", each, dtype=not _autocast_enabled(x))
+                check_same(x, "hidden", each, dtype=not autocast_enabled(x))
 
     def _checked_masks(self, weight_mask: Sequence[Tensor] | None) -> Sequence[Tensor | None]:
         if weight_mask is None:
@@ -262,7 +253,7 @@ class ONLSTMCell(nn.RNNCellBase):
         h, c = (x.new_zeros(2, x.shape[0], self.hidden_size)) if hx is None else hx
         if input.dim() == 1 and hx is not None:
             h, c = h[None], c[None]
-        dtype, autocast = _compute_dtype(x)
+        dtype, autocast = compute_dtype(x)
         weights = [w.to(dtype) for w in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh) if w is not None]
         layout = Layout(x, 1, x.shape[0], batched=True)
         with autocast:
@@ -276,7 +267,7 @@ class ONLSTMCell(nn.RNNCellBase):
         if input.shape[-1] != self.input_size:
             got, expected = input.shape[-1], self.input_size
             raise RuntimeError(f"input has inconsistent input_size: got {got} expected {expected}")
-        _check_same(input, "parameter", self.weight_ih, dtype=not _autocast_enabled(input))
+        check_same(input, "parameter", self.weight_ih, dtype=not autocast_enabled(input))
         for k, each in enumerate(hx or ()):
             if each.dim() != input.dim():
                 raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be {input.dim()}D, got {each.dim()}D instead")
@@ -286,7 +277,7 @@ class ONLSTMCell(nn.RNNCellBase):
             if each.shape[-1] != self.hidden_size:
                 got, expected = each.shape[-1], self.hidden_size
                 raise RuntimeError(f"hidden{k} has inconsistent hidden_size: got {got}, expected {expected}")
-            _check_same(input, "hidden", each, dtype=not _autocast_enabled(input))
+            check_same(input, "hidden", each, dtype=not autocast_enabled(input))
 
 
 def _scan(
@@ -340,28 +331,3 @@ def _reset(parameters: list[Tensor]) -> None:
         if parameter is not None:
             bound = 1 / math.sqrt(weights[k % 2].shape[1])
             nn.init.uniform_(parameter, -bound, bound)
-
-
-def _check_same(x: Tensor, name: str, other: Tensor, dtype: bool) -> None:
-    if x.device != other.device:
-        raise RuntimeError(
-            f"Input and {name} tensors are not at the same device, found input tensor at {x.device} "
-            f"and {name} tensor at {other.device}"
-        )
-    if dtype and x.dtype != other.dtype:
-        raise RuntimeError(
-            f"Input and {name} tensors are not the same dtype, found input tensor with {x.dtype} "
-            f"and {name} tensor with {other.dtype}"
-        )
-
-
-def _autocast_enabled(x: Tensor) -> bool:
-    return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
-
-
-def _compute_dtype(x: Tensor) -> tuple[torch.dtype, AbstractContextManager[Any]]:
-    """Return the type to compute in, and a context in which autocast, having been honoured, is off."""
-    if not _autocast_enabled(x):
-        return x.dtype, nullcontext()
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind), torch.autocast(kind, enabled=False)

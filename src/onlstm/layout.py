@@ -1,10 +1,11 @@
-"""How a caller lays out time and batch: (T, B, I), (B, T, I), (T, I) or a `PackedSequence`, and back again.
+"""What a caller hands in: its layout of time and batch, (T, B, I), (B, T, I), (T, I) or packed; its type and place.
 
 Inside a layer there is one form only: a row per word, step after step, longest sequence first, as when packed.
 Imported by `onlstm.layer` alone.
 """
 
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,3 +94,29 @@ class Layout(NamedTuple):
         if self.packed is not None:
             return pad_packed_sequence(self.packed._replace(data=rows))[0]
         return rows.unflatten(0, (self.steps, self.batch)) if self.batched else rows
+
+
+def check_same(x: Tensor, name: str, other: Tensor, dtype: bool) -> None:
+    """Raise what torch's recurrent layers raise for tensors of two devices or (where that counts) types."""
+    if x.device != other.device:
+        raise RuntimeError(
+            f"Input and {name} tensors are not at the same device, found input tensor at {x.device} "
+            f"and {name} tensor at {other.device}"
+        )
+    if dtype and x.dtype != other.dtype:
+        raise RuntimeError(
+            f"Input and {name} tensors are not the same dtype, found input tensor with {x.dtype} "
+            f"and {name} tensor with {other.dtype}"
+        )
+
+
+def autocast_enabled(x: Tensor) -> bool:
+    return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
+
+
+def compute_dtype(x: Tensor) -> tuple[torch.dtype, AbstractContextManager[Any]]:
+    """Return the type to compute in, and a context in which autocast, having been honoured, is off."""
+    if not autocast_enabled(x):
+        return x.dtype, nullcontext()
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind), torch.autocast(kind, enabled=False)
