@@ -45,30 +45,31 @@ def eager(args, batch_sizes, chunk, reverse, d_out):
     return [x.detach() for x in out], gradients
 
 
-def kernel(name, args, batch_sizes, chunk, reverse, d_out):
+def kernel(name, args, batch_sizes, chunk, reverse, d_out, wants_d_state=True):
     """The same from a kernel's own forward and backward."""
     if name == "reference":
         forward, backward = reference.forward, reference.backward
     else:
         assert build.load(), "the C++ kernel did not build here"
         forward, backward = torch.ops.onlstm_cpu.scan, torch.ops.onlstm_cpu.scan_backward
-    x, w_ih, w_hh, _, h0, _ = args
-    *out, gates, c_prev = forward(*args, batch_sizes, chunk, reverse, True)
-    saved = x, w_ih, w_hh, h0, out[0], gates, c_prev, batch_sizes
-    return out, backward(*d_out, *saved, chunk, reverse, True)
+    x, w_ih, w_hh, _, h0, c0 = args
+    *out, gates, c_prev = forward(*args, batch_sizes, chunk, reverse, True, wants_d_state)
+    saved = x, w_ih, w_hh, h0, c0, out[0], gates, c_prev, batch_sizes
+    return out, backward(*d_out, *saved, chunk, reverse, True, wants_d_state)
 
 
-def check(name, args, chunk, *, batch_sizes=None, reverse=False, without=(), atol=1e-11):
+def check(name, args, chunk, *, batch_sizes=None, reverse=False, without=(), wants_d_state=True, atol=1e-11):
     draw = torch.Generator().manual_seed(1)
     rows, (B, D) = len(args[0]), args[4].shape
     shapes = (rows, D), (B, D), (B, D), (rows,), (rows,)
     d_out = [torch.randn(*shape, generator=draw, dtype=args[0].dtype) for shape in shapes]
     d_out = [None if k in without else d for k, d in enumerate(d_out)]
     expected, expected_gradients = eager(args, batch_sizes, chunk, reverse, d_out)
-    out, gradients = kernel(name, args, batch_sizes, chunk, reverse, d_out)
+    out, gradients = kernel(name, args, batch_sizes, chunk, reverse, d_out, wants_d_state)
     for label, got, want in zip(("h", "h_n", "c_n", "d_f", "d_i"), out, expected, strict=True):
         assert_close(got, want, atol=atol, rtol=0, msg=lambda text, label=label: f"{label}: {text}")
-    for label, got, want in zip(("x", "w_ih", "w_hh", "bias", "h0", "c0"), gradients, expected_gradients, strict=True):
+    names = ("x", "w_ih", "w_hh", "bias", "h0", "c0")[: 6 if wants_d_state else 4]
+    for label, got, want in zip(names, gradients, expected_gradients, strict=False):
         assert_close(got, want, atol=atol, rtol=atol, msg=lambda text, label=label: f"gradient of {label}: {text}")
 
 
@@ -141,7 +142,7 @@ def test_saturated_gates_stay_finite(name, dtype):
 @kernels
 def test_float32_does_not_drift_over_200_steps(name):
     args = inputs(200, 3, 120, 10)
-    exact = reference.forward(*args, None, 10, False, True)[:5]
+    exact = reference.forward(*args, None, 10, False, True, True)[:5]
     single = [x.float() for x in args]
     out, _ = kernel(name, single, None, 10, False, [torch.ones(600, 120), None, None, None, None])
     for got, want in zip(out, exact, strict=True):
@@ -156,6 +157,24 @@ def test_a_batch_of_none(name):
     assert [tuple(x.shape) for x in out] == [(0, 12), (0, 12), (0, 12), (0,), (0,)]
     for gradient, weight in zip(gradients[1:4], args[1:4], strict=True):
         assert_close(gradient, torch.zeros_like(weight))
+
+
+@kernels
+@pytest.mark.parametrize("zero", ["last chunk", "state"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(6, 20, 60, 10), (3, 70, 65, 5), (9, 7, 24, 12), (3, 33, 300, 10)], ids=str)
+def test_training_may_leave_out_a_dead_last_chunk(name, shape, threads, zero):
+    *_, D, chunk = shape
+    *weights, h0, c0 = inputs(*shape)
+    h0[:, 0 if zero == "state" else D - chunk :] = c0[:, 0 if zero == "state" else D - chunk :] = 0
+    torch.set_num_threads(threads)
+    try:
+        check(name, (*weights, h0, c0), chunk, wants_d_state=False)
+        sizes = torch.tensor([shape[1]] * (shape[0] - 1) + [1])
+        weights[0] = weights[0][: sizes.sum()]
+        check(name, (*weights, h0, c0), chunk, batch_sizes=sizes, reverse=True, wants_d_state=False)
+    finally:
+        torch.set_num_threads(1)
 
 
 @kernels
@@ -175,7 +194,7 @@ def test_inference_is_what_training_computes(name, shape, free, zero):
         rows = x if sizes is None else x[: sizes.sum()]
         for b in (bias, None):
             args = rows, w_ih, w_hh, b, h0, c0, sizes, chunk, sizes is not None
-            saved, lean = forward(*args, True), forward(*args, False)
+            saved, lean = forward(*args, True, True), forward(*args, False, False)
             for label, kept, got in zip(("h", "h_n", "c_n", "d_f", "d_i"), saved, lean, strict=False):
                 assert_close(got, kept, atol=1e-13, rtol=0, msg=lambda text, label=label: f"{label}: {text}")
             assert lean[5].numel() == lean[6].numel() == 0
@@ -193,13 +212,13 @@ def test_operators_are_well_behaved(sizes, reverse):
     torch.use_deterministic_algorithms(False)
     args = [x.requires_grad_() for x in inputs(3, 4, 12, 3, sizes=sizes)]
     batch_sizes = torch.tensor(sizes) if sizes else None
-    torch.library.opcheck(torch.ops.onlstm.scan, (*args, batch_sizes, 3, reverse, True))
+    torch.library.opcheck(torch.ops.onlstm.scan, (*args, batch_sizes, 3, reverse, True, True))
     with torch.no_grad():
-        x, w_ih, w_hh, _, h0, _ = args
-        h, *_, gates, c_prev = torch.ops.onlstm.scan(*args, batch_sizes, 3, reverse, True)
+        x, w_ih, w_hh, _, h0, c0 = args
+        h, *_, gates, c_prev = torch.ops.onlstm.scan(*args, batch_sizes, 3, reverse, True, True)
         torch.library.opcheck(
             torch.ops.onlstm.scan_backward,
-            (h, h0, h0, None, None, x, w_ih, w_hh, h0, h, gates, c_prev, batch_sizes, 3, reverse, True),
+            (h, h0, h0, None, None, x, w_ih, w_hh, h0, c0, h, gates, c_prev, batch_sizes, 3, reverse, True, True),
         )
 
 
@@ -233,4 +252,4 @@ def test_bad_arguments_are_named():
         ((x, w_ih, w_hh[:-2], bias, h0, c0, None, 3), "w_hh has 54 rows, expected 56"),
     ):
         with pytest.raises(RuntimeError, match=message):
-            torch.ops.onlstm_cpu.scan(*args, False, False)
+            torch.ops.onlstm_cpu.scan(*args, False, False, False)

@@ -7,6 +7,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include <numeric>
@@ -27,8 +28,13 @@ struct Sizes {
   // The paper's last chunk can never be written. Where it starts from zero, the cell is one without that chunk and with
   // one master logit to spare, whose output ends in zeros: less to compute.
   Sizes without_last_chunk() const { return {I, D - C, C, M - 1, K, G - 4 * C, B, N, whole}; }
-  // Where gate n of this cell stands among the gates of the caller's.
+  // Where gate n of this cell stands among the gates of the caller's; and the runs [first, last) that stand together.
   int64_t original(int64_t n) const { return n < 2 * K ? n : n + (n - 2 * K) / D * (whole - D); }
+  std::vector<std::pair<int64_t, int64_t>> runs() const {
+    if (D == whole) return {{0, G}};
+    const int64_t o = 2 * K;
+    return {{0, o}, {o, o + D}, {o + D, o + 2 * D}, {o + 2 * D, o + 3 * D}, {o + 3 * D, G}};
+  }
 };
 
 // Where the blocks of cell.GATES start within a row of G.
@@ -278,6 +284,7 @@ template <typename T>
 void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, const T* d_out, T d_df, T d_di, T* d_c,
                   T* d_row, Room<T>& room) {
   const Gates at(z);
+  const int64_t entries = z.whole / z.C;
   double f = 0, i = 0;
   for (int64_t m = 0; m < z.M; ++m) {
     room.f_m[m] = f += row[at.f_m + m];
@@ -311,8 +318,8 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
       s_omega += room.d_omega[j];
     }
     const T f_m = room.f_m[m], i_m = room.i_m[m];
-    room.f_m[m] = s_f + s_omega * i_m - d_df / z.M;  // from here on their gradients
-    room.i_m[m] = s_i + s_omega * f_m + d_di / z.M;
+    room.f_m[m] = s_f + s_omega * i_m - d_df / entries;  // from here on their gradients
+    room.i_m[m] = s_i + s_omega * f_m + d_di / entries;
   }
   cumax_backward(row + at.f_m, z.K, room.f_m.data(), z.M, T(1), d_row + at.f_m);
   cumax_backward(row + at.i_m, z.K, room.i_m.data(), z.M, T(-1), d_row + at.i_m);
@@ -331,7 +338,7 @@ struct Backward {
     const int64_t P = panels<T>(z.D);
     if (!plan.thin) {
       const auto [first, last] = team.share(P);
-      pack<T>({w_hh, z.D, 1}, z.G, z.D, first, last, packed);
+      pack<T>({w_hh, z.whole, 1}, z.G, z.D, first, last, packed, [this](int64_t k) { return z.original(k); });
       team.barrier();
     }
     for (int64_t s = plan.steps() - 1; s >= 0; --s) {
@@ -340,8 +347,8 @@ struct Backward {
       const bool by_rows = plan.by_rows(b);
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t n = start + r;
-        backward_row(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.D, d_out ? d_out + n * z.D : nullptr,
-                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.D, d_gates + n * z.G, room);
+        backward_row(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.whole, d_out ? d_out + n * z.whole : nullptr,
+                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_gates + n * z.G, room);
       }
       if (!by_rows) team.barrier();
       const T* d_a = d_gates + start * z.G;
@@ -350,7 +357,7 @@ struct Backward {
         thin_sum(b, n0, n1, z.D, z.G, d_a, w_hh, d_h);
       } else {
         const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
-        multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.D, z.G, {d_a, z.G, 1}, packed, d_h, z.D, nullptr, 0);
+        multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.D, z.G, {d_a, z.G, 1}, packed, d_h, z.whole, nullptr, 0);
       }
       if (!by_rows || !plan.dense) team.barrier();
     }
@@ -415,22 +422,34 @@ bool zero_from(const Tensor& state, int64_t column) {
   return true;
 }
 
-// C (M x N) = A (M x K) B (K x N), on all threads.
+// The cell to compute: the caller's or, if nobody asks for gradients of its first state, the one without a dead chunk.
 template <typename T>
-void product(int64_t M, int64_t N, int64_t K, Matrix<T> A, Matrix<T> B, const Tensor& C) {
+Sizes live_cell(const Sizes& z, const Plan& plan, const Tensor& h0, const Tensor& c0, bool wants_d_state) {
+  const bool dead = z.K == z.M && z.M > 1 && zero_from<T>(h0, z.D - z.C) && zero_from<T>(c0, z.D - z.C);
+  return dead && !wants_d_state && !plan.thin ? z.without_last_chunk() : z;
+}
+
+// C = A B on all threads, A being M x K and B K x N: the rows of C in `runs`, each put where `place` says for its first.
+// The contiguous rows of B are read from where `at` says.
+template <typename T, typename F, typename P>
+void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t N, int64_t K, Matrix<T> A, Matrix<T> B,
+             const F& at, const Tensor& C, const P& place) {
   if (K == 0) {
     C.zero_();
     return;
   }
-  const int64_t P = panels<T>(N);
-  const Tensor packed = at::empty({P * Block<T>::width * K}, C.options());
-  const int64_t threads = M * N * K >= (int64_t(1) << 20) ? at::get_num_threads() : 1;
+  const int64_t count = panels<T>(N), ldc = C.size(1);
+  const Tensor packed = at::empty({count * Block<T>::width * K}, C.options());
+  const int64_t threads = runs.back().second * N * K >= (int64_t(1) << 20) ? at::get_num_threads() : 1;
   with_team(threads, [&](Team team) {
-    const auto [first, last] = team.share(P);
-    pack<T>(B, K, N, first, last, packed.data_ptr<T>());
+    const auto [first, last] = team.share(count);
+    pack<T>(B, K, N, first, last, packed.data_ptr<T>(), at);
     team.barrier();
-    const auto [m0, m1] = team.share(M);
-    multiply<T>(m0, m1, 0, P, N, K, A, data<T>(packed), C.data_ptr<T>(), N, nullptr, 0);
+    for (const auto& [start, end] : runs) {
+      const auto [m0, m1] = team.share(end - start);
+      T* c = C.data_ptr<T>() + (place(start) - start) * ldc;
+      multiply<T>(start + m0, start + m1, 0, count, N, K, A, data<T>(packed), c, ldc, nullptr, 0);
+    }
   });
 }
 
@@ -448,7 +467,7 @@ using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
 
 Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const optional<Tensor>& bias_,
              const Tensor& h0, const Tensor& c0, const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse,
-             bool save) {
+             bool save, bool wants_d_state) {
   const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0, chunk_size);
   const Plan plan = make_plan(z, batch_sizes, reverse);
   const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
@@ -459,8 +478,7 @@ Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const o
   const Tensor gates = empty({save ? z.N : 0, z.G}), c_prev = empty({save ? z.N : 0, z.D});
   DISPATCH(x.scalar_type(), [&] {
     const bool zero_start = zero_from<T>(h_n, 0);
-    const bool dead = z.K == z.M && z.M > 1 && zero_from<T>(h_n, z.D - z.C) && zero_from<T>(c_n, z.D - z.C);
-    const Sizes live = dead && !save && !plan.thin ? z.without_last_chunk() : z;
+    const Sizes live = live_cell<T>(z, plan, h_n, c_n, wants_d_state);
     std::vector<T> live_bias;
     for (int64_t n = 0; bias.defined() && n < live.G; ++n) live_bias.push_back(data<T>(bias)[live.original(n)]);
     const int64_t columns = panels<T>(live.G) * Block<T>::width;
@@ -474,6 +492,10 @@ Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const o
                              packed_hh.data_ptr<T>(), h.data_ptr<T>(), h_n.data_ptr<T>(), c_n.data_ptr<T>(),
                              d_f.data_ptr<T>(), d_i.data_ptr<T>(), work.data_ptr<T>(), c_prev.data_ptr<T>()};
     with_team(plan.threads, forward);
+    if (save && live.D < z.D) {  // nothing undefined leaves here
+      gates.flatten().narrow(0, z.N * live.G, z.N * (z.G - live.G)).zero_();
+      c_prev.flatten().narrow(0, z.N * live.D, z.N * (z.D - live.D)).zero_();
+    }
   });
   return {h, h_n, c_n, d_f, d_i, gates, c_prev};
 }
@@ -493,13 +515,15 @@ using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_hn, const optional<Tensor>& d_cn,
                         const optional<Tensor>& d_df, const optional<Tensor>& d_di, const Tensor& x_,
-                        const Tensor& w_ih_, const Tensor& w_hh_, const Tensor& h0, const Tensor& h_,
-                        const Tensor& gates_, const Tensor& c_prev_, const optional<Tensor>& batch_sizes,
-                        int64_t chunk_size, bool reverse, bool wants_d_x) {
-  const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0, chunk_size);
+                        const Tensor& w_ih_, const Tensor& w_hh_, const Tensor& h0_, const Tensor& c0_,
+                        const Tensor& h_, const Tensor& gates_, const Tensor& c_prev_,
+                        const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse, bool wants_d_x,
+                        bool wants_d_state) {
+  const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0_, chunk_size);
   const Plan plan = make_plan(z, batch_sizes, reverse);
   const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
   const Tensor w_hh = checked(w_hh_, x, "w_hh", {z.G, z.D}), h = checked(h_, x, "h", {z.N, z.D});
+  const Tensor h0 = checked(h0_, x, "h0", {z.B, z.D}), c0 = checked(c0_, x, "c0", {z.B, z.D});
   const Tensor gates = checked(gates_, x, "gates", {z.N, z.G}), c_prev = checked(c_prev_, x, "c_prev", {z.N, z.D});
   const auto given = [&](const optional<Tensor>& d, at::IntArrayRef shape) {
     return d ? checked(*d, x, "gradient", shape) : Tensor();
@@ -507,27 +531,34 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
   const Tensor out = given(d_h, {z.N, z.D}), df = given(d_df, {z.N}), di = given(d_di, {z.N});
   const Tensor d_h0 = d_hn ? given(d_hn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
   const Tensor d_c0 = d_cn ? given(d_cn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
-  const Tensor d_gates = at::empty_like(gates), d_w_ih = at::empty_like(w_ih), d_w_hh = at::empty_like(w_hh);
+  const Tensor d_gates = at::empty_like(gates), d_w_ih = at::zeros_like(w_ih), d_w_hh = at::zeros_like(w_hh);
+  const Tensor d_bias = at::zeros({z.G}, x.options());
   Tensor d_x = at::empty({wants_d_x ? z.N : 0, z.I}, x.options());
   DISPATCH(x.scalar_type(), [&] {
+    const Sizes live = live_cell<T>(z, plan, h0, c0, wants_d_state);
     {
-      const Tensor packed = at::empty({plan.thin ? 0 : panels<T>(z.D) * Block<T>::width * z.G}, x.options());
-      const Backward<T> backward{z, plan, data<T>(out), data<T>(df), data<T>(di), data<T>(gates), data<T>(c_prev),
+      const Tensor packed = at::empty({plan.thin ? 0 : panels<T>(live.D) * Block<T>::width * live.G}, x.options());
+      const Backward<T> backward{live, plan, data<T>(out), data<T>(df), data<T>(di), data<T>(gates), data<T>(c_prev),
                                  data<T>(w_hh), packed.data_ptr<T>(), d_gates.data_ptr<T>(), d_h0.data_ptr<T>(),
                                  d_c0.data_ptr<T>()};
       with_team(plan.threads, backward);
     }
-    const Tensor h_prev = previous_states(plan, h, h0.contiguous());
-    const Matrix<T> by_gate{data<T>(d_gates), 1, z.G}, by_row{data<T>(d_gates), z.G, 1};
-    product<T>(z.G, z.D, z.N, by_gate, {data<T>(h_prev), z.D, 1}, d_w_hh);
-    product<T>(z.G, z.I, z.N, by_gate, {data<T>(x), z.I, 1}, d_w_ih);
+    const auto same = [](int64_t i) { return i; };
+    const auto original = [&](int64_t n) { return live.original(n); };
+    const Tensor h_prev = previous_states(plan, h, h0);
+    const Matrix<T> by_gate{data<T>(d_gates), 1, live.G}, by_row{data<T>(d_gates), live.G, 1};
+    product<T>(live.runs(), live.D, z.N, by_gate, {data<T>(h_prev), z.D, 1}, same, d_w_hh, original);
+    product<T>(live.runs(), z.I, z.N, by_gate, {data<T>(x), z.I, 1}, same, d_w_ih, original);
+    const Tensor sums = d_gates.flatten().narrow(0, 0, z.N * live.G).view({z.N, live.G}).sum(0);
+    for (const auto& [start, end] : live.runs())
+      d_bias.narrow(0, original(start), end - start).copy_(sums.narrow(0, start, end - start));
     if (wants_d_x && z.N < few_rows) {
       at::mm_out(d_x, d_gates, w_ih);
     } else if (wants_d_x) {
-      product<T>(z.N, z.I, z.G, by_row, {data<T>(w_ih), z.I, 1}, d_x);
+      product<T>({{0, z.N}}, z.I, live.G, by_row, {data<T>(w_ih), z.I, 1}, original, d_x, same);
     }
   });
-  return {d_x, d_w_ih, d_w_hh, d_gates.sum(0), d_h0, d_c0};
+  return {d_x, d_w_ih, d_w_hh, d_bias, d_h0, d_c0};
 }
 
 }  // namespace
@@ -535,11 +566,12 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
 TORCH_LIBRARY(onlstm_cpu, m) {
   m.def(
       "scan(Tensor x, Tensor w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes, "
-      "int chunk_size, bool reverse, bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "int chunk_size, bool reverse, bool save, bool wants_d_state) "
+      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
       "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor w_ih, "
-      "Tensor w_hh, Tensor h0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes, int chunk_size, "
-      "bool reverse, bool wants_d_x) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "Tensor w_hh, Tensor h0, Tensor c0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes, int chunk_size, "
+      "bool reverse, bool wants_d_x, bool wants_d_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(onlstm_cpu, CPU, m) {

@@ -15,13 +15,13 @@ from onlstm.kernels import build, reference
 _LIBRARY = torch.library.Library("onlstm", "DEF")
 _LIBRARY.define(
     "scan(Tensor x, Tensor w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes,"
-    " int chunk_size, bool reverse, bool save)"
+    " int chunk_size, bool reverse, bool save, bool wants_d_state)"
     " -> (Tensor h, Tensor h_n, Tensor c_n, Tensor d_f, Tensor d_i, Tensor gates, Tensor c_prev)"
 )
 _LIBRARY.define(
     "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor w_ih,"
-    " Tensor w_hh, Tensor h0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes, int chunk_size,"
-    " bool reverse, bool wants_d_x)"
+    " Tensor w_hh, Tensor h0, Tensor c0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes,"
+    " int chunk_size, bool reverse, bool wants_d_x, bool wants_d_state)"
     " -> (Tensor d_x, Tensor d_w_ih, Tensor d_w_hh, Tensor d_bias, Tensor d_h0, Tensor d_c0)"
 )
 
@@ -45,9 +45,10 @@ def scan(
     dtype, exact = x.dtype, torch.promote_types(x.dtype, torch.float32)
     x, w_ih, w_hh, h0, c0 = (each.to(exact) for each in (x, w_ih, w_hh, h0, c0))
     bias = None if bias is None else bias.to(exact)
-    wanted = (each is not None and each.requires_grad for each in (x, w_ih, w_hh, bias, h0, c0))
-    save = torch.is_grad_enabled() and any(wanted)
-    out = torch.ops.onlstm.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save)
+    wants_d_state = h0.requires_grad or c0.requires_grad
+    wanted = wants_d_state or any(each is not None and each.requires_grad for each in (x, w_ih, w_hh, bias))
+    save = torch.is_grad_enabled() and wanted
+    out = torch.ops.onlstm.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save, wants_d_state)
     h, h_n, c_n, d_f, d_i, *_ = out
     return h.to(dtype), h_n.to(dtype), c_n.to(dtype), d_f, d_i
 
@@ -62,7 +63,7 @@ for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.b
 
 
 def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any) -> Any:
-    (N, _), (G, D), save = x.shape, w_hh.shape, rest[-1]
+    (N, _), (G, D), save = x.shape, w_hh.shape, rest[-2]
     saved = N if save else 0
     outputs = x.new_empty(N, D), torch.empty_like(h0), torch.empty_like(c0), x.new_empty(N), x.new_empty(N)
     return *outputs, x.new_empty(saved, G), x.new_empty(saved, D)
@@ -70,7 +71,7 @@ def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0:
 
 def _scan_backward_fake(*args: Any) -> tuple[Tensor, ...]:
     x, w_ih, w_hh, h0 = args[5:9]
-    d_x = x.new_empty(x.shape[0] if args[-1] else 0, x.shape[1])
+    d_x = x.new_empty(x.shape[0] if args[-2] else 0, x.shape[1])
     return d_x, torch.empty_like(w_ih), torch.empty_like(w_hh), x.new_empty(len(w_ih)), *map(torch.empty_like, (h0, h0))
 
 
@@ -79,18 +80,19 @@ torch.library.register_fake("onlstm::scan_backward", _scan_backward_fake, lib=_L
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, w_ih, w_hh, _, h0, _, batch_sizes, ctx.chunk_size, ctx.reverse, save = inputs
+    x, w_ih, w_hh, _, h0, c0, batch_sizes, ctx.chunk_size, ctx.reverse, save, ctx.wants_d_state = inputs
     if not save:
         raise RuntimeError("onlstm::scan was called with save=False and cannot be differentiated")
     h, *_, gates, c_prev = output
-    ctx.save_for_backward(x, w_ih, w_hh, h0, h, gates, c_prev, batch_sizes)
+    ctx.save_for_backward(x, w_ih, w_hh, h0, c0, h, gates, c_prev, batch_sizes)
     ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     needs = ctx.needs_input_grad
-    d = torch.ops.onlstm.scan_backward(*grads[:5], *ctx.saved_tensors, ctx.chunk_size, ctx.reverse, needs[0])
-    return *(each if need else None for each, need in zip(d, needs[:6], strict=True)), None, None, None, None
+    options = ctx.chunk_size, ctx.reverse, needs[0], ctx.wants_d_state
+    d = torch.ops.onlstm.scan_backward(*grads[:5], *ctx.saved_tensors, *options)
+    return *(each if need else None for each, need in zip(d, needs[:6], strict=True)), *[None] * 5
 
 
 def _no_second_gradient(ctx: Any, *grads: Any) -> None:

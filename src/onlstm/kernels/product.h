@@ -120,26 +120,26 @@ struct Square {
   }
 };
 
-// Write panels [first, last) of the K x N matrix B one after another, each row by row, padded with zeros. If its columns
-// are contiguous, not its rows, column n may be read from elsewhere: `column(n)`.
+// Write panels [first, last) of the K x N matrix B one after another, each row by row, padded with zeros. Whichever of
+// its rows or columns are contiguous, the i-th of them is read from place `at(i)`.
 template <typename T, typename F>
-void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed, const F& column) {
+void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed, const F& at) {
   constexpr int64_t W = Block<T>::width, S = Square<T>::size;
   for (int64_t p = first; p < last; ++p) {
     T* to = packed + p * K * W;
     const int64_t n0 = p * W, n = std::min(W, N - n0), w = vectors_of<T>(p, N) * Block<T>::lanes;
     if (n < w) std::fill(to, to + K * w, T(0));
     if (B.col == 1) {
-      for (int64_t k = 0; k < K; ++k) std::copy_n(B.data + k * B.row + n0, n, to + k * w);
+      for (int64_t k = 0; k < K; ++k) std::copy_n(B.data + at(k) * B.row + n0, n, to + k * w);
       continue;
     }
     for (int64_t j0 = 0; j0 < n; j0 += S) {
-      const int64_t j1 = std::min(n, j0 + S), start = column(n0 + j0);
-      const bool square = j1 - j0 == S && column(n0 + j1 - 1) == start + S - 1;
+      const int64_t j1 = std::min(n, j0 + S), start = at(n0 + j0);
+      const bool square = j1 - j0 == S && at(n0 + j1 - 1) == start + S - 1;
       const int64_t whole = square ? K / S * S : 0;
       for (int64_t k = 0; k < whole; k += S) Square<T>::transpose(B.data + start * B.col + k, B.col, to + k * w + j0, w);
       for (int64_t j = j0; j < j1; ++j)
-        for (int64_t k = whole; k < K; ++k) to[k * w + j] = B.data[column(n0 + j) * B.col + k];
+        for (int64_t k = whole; k < K; ++k) to[k * w + j] = B.data[at(n0 + j) * B.col + k];
     }
   }
 }

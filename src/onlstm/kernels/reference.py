@@ -32,10 +32,12 @@ def forward(
     chunk_size: int,
     reverse: bool,
     save: bool,
+    wants_d_state: bool,
 ) -> tuple[Tensor, ...]:
     """Return h (N, D), h_n, c_n (B, D), the distances d_f, d_i (N), and saved gates (N, G) and c_prev (N, D).
 
-    Without `save` the last two are empty.
+    Without `save` the last two are empty. `wants_d_state` (h0 or c0 will get a gradient) is for the C++ kernel: if
+    nobody asks for that, it may leave out a dead last chunk.
     """
     x_gates = F.linear(x, w_ih, bias)
     (N, G), (B, D) = x_gates.shape, c0.shape
@@ -70,6 +72,7 @@ def backward(
     w_ih: Tensor,
     w_hh: Tensor,
     h0: Tensor,
+    c0: Tensor,
     h: Tensor,
     gates: Tensor,
     c_prev: Tensor,
@@ -77,6 +80,7 @@ def backward(
     chunk_size: int,
     reverse: bool,
     wants_d_x: bool,
+    wants_d_state: bool,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of x (empty if not wanted), w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero)."""
     (N, G), (B, D) = gates.shape, h0.shape
