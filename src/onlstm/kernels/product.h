@@ -63,7 +63,7 @@ struct Block {
   static constexpr int64_t height = 6;
   static constexpr int64_t depth = 4096 / sizeof(T);  // of B held in the second-level cache at a time
   // of A likewise: more when B itself comes from afar
-  static int64_t rows(int64_t weights) { return height * (weights * sizeof(T) <= (8 << 20) ? 10 : 40); }
+  static int64_t rows(int64_t weights) { return height * (weights * sizeof(T) <= (8 << 20) ? 7 : 40); }
 };
 
 constexpr int64_t few_rows = 48;  // in a whole call: too few to rearrange weights for
