@@ -181,7 +181,7 @@ def test_training_may_leave_out_a_dead_last_chunk(name, shape, threads, zero):
 @pytest.mark.parametrize("zero", ["nothing", "last chunk", "state"])
 @pytest.mark.parametrize("free", [False, True], ids=["paper", "free last chunk"])
 @pytest.mark.parametrize(
-    "shape", [(6, 20, 60, 10), (3, 70, 65, 5), (9, 7, 24, 12), (60, 2, 24, 6), (4, 20, 6, 6)], ids=str
+    "shape", [(6, 20, 60, 10), (3, 70, 65, 5), (9, 7, 24, 12), (60, 2, 24, 6), (9, 5, 24, 6), (4, 20, 6, 6)], ids=str
 )
 def test_inference_is_what_training_computes(name, shape, free, zero):
     """Nothing is saved, and work is left out that zero states make needless."""

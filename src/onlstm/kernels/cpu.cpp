@@ -216,9 +216,9 @@ struct Forward {
   // W x + b of rows [first, last), which are several steps, so that these weights are read once for them all.
   void input(const Team& team, int64_t first, int64_t last) const {
     const auto [p0, p1] = team.share(panels<T>(z.G));
-    multiply<T>(0, last - first, p0, p1, z.G, z.I, {x + first * z.I, z.I, 1}, packed_ih, rows(first), z.G, bias, 0);
+    multiply<T>(0, last - first, p0, p1, z.I, {x + first * z.I, z.I, 1}, {{z.G, packed_ih, rows(first), z.G, bias, 0}});
   }
-  T* rows(int64_t n) const { return save ? gates + n * z.G : gates; }
+  T* rows(int64_t n) const { return save || input_done ? gates + n * z.G : gates; }
 
   // The rest of step t, whose rows of gates start at a. From zero states U h is not computed.
   void step(const Team& team, int64_t t, bool zero, T* a, Room<T>& room) const {
@@ -230,7 +230,7 @@ struct Forward {
       thin_dot(b, g0, g1, z.D, h_n, w_hh, a, z.G);
     } else if (!zero) {
       const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
-      multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, z.D, {h_n, z.whole, 1}, packed_hh, a, z.G, a, z.G);
+      multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.D, {h_n, z.whole, 1}, {{z.G, packed_hh, a, z.G, a, z.G}});
     }
     if (!by_rows) team.barrier();
     for (int64_t r = r0; r < r1; ++r) {
@@ -269,20 +269,21 @@ struct Forward {
 
 // p_k moves every gate entry from k on; then softmax's own Jacobian. `sign` is -1 for the input gate, 1 - cumax.
 template <typename T>
-void cumax_backward(const T* p, int64_t K, const T* d_gate, int64_t M, T sign, T* d_logits) {
+void cumax_backward(const T* p, int64_t K, const T* d_gate, int64_t M, T sign, T* d_logits, T* d_bias) {
   T tail = 0, mean = 0;
   for (int64_t k = K - 1; k >= 0; --k) {
     if (k < M) tail += sign * d_gate[k];
     d_logits[k] = tail;
     mean += p[k] * tail;
   }
-  for (int64_t k = 0; k < K; ++k) d_logits[k] = p[k] * (d_logits[k] - mean);
+  for (int64_t k = 0; k < K; ++k) d_bias[k] += d_logits[k] = p[k] * (d_logits[k] - mean);
 }
 
-// One row: from d_h and d_c (gradients of this step's states) to those of the gates' logits; d_c becomes d_c_prev.
+// One row: from d_h and d_c (gradients of this step's states) to those of the gates' logits, which also go into the sum
+// d_bias; d_c becomes d_c_prev.
 template <typename T>
 void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, const T* d_out, T d_df, T d_di, T* d_c,
-                  T* d_row, Room<T>& room) {
+                  T* d_row, T* d_bias, Room<T>& room) {
   const Gates at(z);
   const int64_t entries = z.whole / z.C;
   double f = 0, i = 0;
@@ -301,10 +302,14 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
     const Vec<T> d_ht = d_out ? load(d_h) + load(d_out) : load(d_h);
     const Vec<T> d_ct = load(d_c) + d_ht * o * (one - tanh_c * tanh_c);
     const Vec<T> d_f_hat = d_ct * c, d_i_hat = d_ct * g;
-    (d_ht * tanh_c * o * (one - o)).store(d_row + at.o + j, n);
-    (d_ct * i_hat * (one - g * g)).store(d_row + at.g + j, n);
-    (d_i_hat * omega * i * (one - i)).store(d_row + at.i + j, n);
-    (d_f_hat * omega * f * (one - f)).store(d_row + at.f + j, n);
+    const auto put = [&](int64_t gate, Vec<T> d) {
+      d.store(d_row + gate + j, n);
+      (load(d_bias + gate) + d).store(d_bias + gate + j, n);
+    };
+    put(at.o, d_ht * tanh_c * o * (one - o));
+    put(at.g, d_ct * i_hat * (one - g * g));
+    put(at.i, d_i_hat * omega * i * (one - i));
+    put(at.f, d_f_hat * omega * f * (one - f));
     (d_ct * f_hat).store(d_c + j, n);
     d_f_hat.store(room.d_f_hat.data() + j, n);
     d_i_hat.store(room.d_i_hat.data() + j, n);
@@ -321,8 +326,8 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
     room.f_m[m] = s_f + s_omega * i_m - d_df / entries;  // from here on their gradients
     room.i_m[m] = s_i + s_omega * f_m + d_di / entries;
   }
-  cumax_backward(row + at.f_m, z.K, room.f_m.data(), z.M, T(1), d_row + at.f_m);
-  cumax_backward(row + at.i_m, z.K, room.i_m.data(), z.M, T(-1), d_row + at.i_m);
+  cumax_backward(row + at.f_m, z.K, room.f_m.data(), z.M, T(1), d_row + at.f_m, d_bias + at.f_m);
+  cumax_backward(row + at.i_m, z.K, room.i_m.data(), z.M, T(-1), d_row + at.i_m, d_bias + at.i_m);
 }
 
 // The way back through time: d_h and d_c hold the gradients of the states all along, d_gates those of the logits.
@@ -331,7 +336,7 @@ struct Backward {
   const Sizes& z;
   const Plan& plan;
   const T *d_out, *d_df, *d_di, *gates, *c_prev, *w_hh;
-  T *packed, *d_gates, *d_h, *d_c;
+  T *packed, *d_gates, *d_bias, *d_h, *d_c;  // d_bias: a row of sums for each thread
 
   void operator()(const Team& team) const {
     Room<T> room(z);
@@ -348,7 +353,8 @@ struct Backward {
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t n = start + r;
         backward_row(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.whole, d_out ? d_out + n * z.whole : nullptr,
-                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_gates + n * z.G, room);
+                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_gates + n * z.G,
+                     d_bias + team.rank * z.G, room);
       }
       if (!by_rows) team.barrier();
       const T* d_a = d_gates + start * z.G;
@@ -357,7 +363,8 @@ struct Backward {
         thin_sum(b, n0, n1, z.D, z.G, d_a, w_hh, d_h);
       } else {
         const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
-        multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.D, z.G, {d_a, z.G, 1}, packed, d_h, z.whole, nullptr, 0);
+        multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, {d_a, z.G, 1},
+                    {{z.D, packed, d_h, z.whole, nullptr, 0}});
       }
       if (!by_rows || !plan.dense) team.barrier();
     }
@@ -429,26 +436,39 @@ Sizes live_cell(const Sizes& z, const Plan& plan, const Tensor& h0, const Tensor
   return dead && !wants_d_state && !plan.thin ? z.without_last_chunk() : z;
 }
 
-// C = A B on all threads, A being M x K and B K x N: the rows of C in `runs`, each put where `place` says for its first.
-// The contiguous rows of B are read from where `at` says.
-template <typename T, typename F, typename P>
-void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t N, int64_t K, Matrix<T> A, Matrix<T> B,
-             const F& at, const Tensor& C, const P& place) {
-  if (K == 0) {
-    C.zero_();
-    return;
-  }
-  const int64_t count = panels<T>(N), ldc = C.size(1);
-  const Tensor packed = at::empty({count * Block<T>::width * K}, C.options());
-  const int64_t threads = runs.back().second * N * K >= (int64_t(1) << 20) ? at::get_num_threads() : 1;
+// C_i = A B_i on all threads, for matrices A (M x K) and B_i (K x N_i) whose row k stands at `at(k)`. Of C_i, the rows in
+// `runs`, each run put where `place` says for its first row.
+template <typename T>
+struct Factor {
+  const T* B;
+  int64_t ldb, N;
+  const Tensor& C;
+};
+template <typename T, typename F, typename P, size_t count>
+void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t K, Matrix<T> A,
+             const Factor<T> (&factors)[count], const F& at, const P& place) {
+  static_assert(count == 1 || count == 2);
+  if (K == 0) return;
+  Tensor packed[count];
+  for (size_t i = 0; i < count; ++i)
+    packed[i] = at::empty({panels<T>(factors[i].N) * Block<T>::width * K}, factors[i].C.options());
+  const int64_t threads = runs.back().second * factors[0].N * K >= (int64_t(1) << 20) ? at::get_num_threads() : 1;
   with_team(threads, [&](Team team) {
-    const auto [first, last] = team.share(count);
-    pack<T>(B, K, N, first, last, packed.data_ptr<T>(), at);
+    for (size_t i = 0; i < count; ++i) {
+      const auto [first, last] = team.share(panels<T>(factors[i].N));
+      pack<T>({factors[i].B, factors[i].ldb, 1}, K, factors[i].N, first, last, packed[i].template data_ptr<T>(), at);
+    }
     team.barrier();
     for (const auto& [start, end] : runs) {
       const auto [m0, m1] = team.share(end - start);
-      T* c = C.data_ptr<T>() + (place(start) - start) * ldc;
-      multiply<T>(start + m0, start + m1, 0, count, N, K, A, data<T>(packed), c, ldc, nullptr, 0);
+      const int64_t shift = place(start) - start, any = std::numeric_limits<int64_t>::max();
+      const auto target = [&](size_t i) {
+        const Factor<T>& f = factors[i];
+        const int64_t ldc = f.C.size(1);
+        return Target<T>{f.N, data<T>(packed[i]), f.C.template data_ptr<T>() + shift * ldc, ldc, nullptr, 0};
+      };
+      if constexpr (count == 1) multiply<T>(start + m0, start + m1, 0, any, K, A, {target(0)});
+      if constexpr (count == 2) multiply<T>(start + m0, start + m1, 0, any, K, A, {target(0), target(1)});
     }
   });
 }
@@ -482,9 +502,9 @@ Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const o
     std::vector<T> live_bias;
     for (int64_t n = 0; bias.defined() && n < live.G; ++n) live_bias.push_back(data<T>(bias)[live.original(n)]);
     const int64_t columns = panels<T>(live.G) * Block<T>::width;
-    const int64_t scratch = std::min(z.N, std::max(z.B, Block<T>::rows(live.G * z.I)));
-    Tensor work = save ? gates : empty({scratch, live.G});
     const bool few = z.N < few_rows;  // then the stock product, which needs no rearranged weights
+    const int64_t scratch = few ? z.N : std::min(z.N, std::max(z.B, Block<T>::rows(live.G * z.I)));
+    Tensor work = save ? gates : empty({scratch, live.G});
     if (few) at::linear_out(work, x, w_ih, bias_);
     const Tensor packed_ih = empty({few ? 0 : columns * z.I}), packed_hh = empty({plan.thin ? 0 : columns * live.D});
     const Forward<T> forward{live, plan, few, zero_start, save, data<T>(x), data<T>(w_ih), data<T>(w_hh),
@@ -536,26 +556,26 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
   Tensor d_x = at::empty({wants_d_x ? z.N : 0, z.I}, x.options());
   DISPATCH(x.scalar_type(), [&] {
     const Sizes live = live_cell<T>(z, plan, h0, c0, wants_d_state);
+    const Tensor sums = at::zeros({plan.threads, live.G}, x.options());
     {
       const Tensor packed = at::empty({plan.thin ? 0 : panels<T>(live.D) * Block<T>::width * live.G}, x.options());
       const Backward<T> backward{live, plan, data<T>(out), data<T>(df), data<T>(di), data<T>(gates), data<T>(c_prev),
-                                 data<T>(w_hh), packed.data_ptr<T>(), d_gates.data_ptr<T>(), d_h0.data_ptr<T>(),
-                                 d_c0.data_ptr<T>()};
+                                 data<T>(w_hh), packed.data_ptr<T>(), d_gates.data_ptr<T>(), sums.data_ptr<T>(),
+                                 d_h0.data_ptr<T>(), d_c0.data_ptr<T>()};
       with_team(plan.threads, backward);
     }
     const auto same = [](int64_t i) { return i; };
     const auto original = [&](int64_t n) { return live.original(n); };
-    const Tensor h_prev = previous_states(plan, h, h0);
-    const Matrix<T> by_gate{data<T>(d_gates), 1, live.G}, by_row{data<T>(d_gates), live.G, 1};
-    product<T>(live.runs(), live.D, z.N, by_gate, {data<T>(h_prev), z.D, 1}, same, d_w_hh, original);
-    product<T>(live.runs(), z.I, z.N, by_gate, {data<T>(x), z.I, 1}, same, d_w_ih, original);
-    const Tensor sums = d_gates.flatten().narrow(0, 0, z.N * live.G).view({z.N, live.G}).sum(0);
+    const Tensor h_prev = previous_states(plan, h, h0), sum = sums.sum(0);
     for (const auto& [start, end] : live.runs())
-      d_bias.narrow(0, original(start), end - start).copy_(sums.narrow(0, start, end - start));
+      d_bias.narrow(0, original(start), end - start).copy_(sum.narrow(0, start, end - start));
+    product<T>(live.runs(), z.N, Matrix<T>{data<T>(d_gates), 1, live.G},
+               {{data<T>(h_prev), z.D, live.D, d_w_hh}, {data<T>(x), z.I, z.I, d_w_ih}}, same, original);
     if (wants_d_x && z.N < few_rows) {
       at::mm_out(d_x, d_gates, w_ih);
     } else if (wants_d_x) {
-      product<T>({{0, z.N}}, z.I, live.G, by_row, {data<T>(w_ih), z.I, 1}, original, d_x, same);
+      product<T>({{0, z.N}}, live.G, Matrix<T>{data<T>(d_gates), live.G, 1}, {{data<T>(w_ih), z.I, z.I, d_x}}, original,
+                 same);
     }
   });
   return {d_x, d_w_ih, d_w_hh, d_bias, d_h0, d_c0};

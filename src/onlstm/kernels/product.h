@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
+#include <limits>
 #include <vector>
 
 #ifdef _OPENMP
@@ -192,17 +194,28 @@ void any_tile(int64_t h, int64_t n, int64_t K, Matrix<T> A, const T* B, T* C, in
   }
 }
 
-// Rows [m0, m1) and panels [p0, p1) of C (M x N) = init + A (M x K) B, B packed. init may be null (zero), or one row for
-// all (ld_init = 0), or C itself. A is copied when its rows are not contiguous. Rows are cut into nearly equal blocks,
-// and those into nearly equal tiles: 20 rows are 5 + 5 + 5 + 5.
+// C (M x N) = init + A (M x K) B: B packed. init may be null (zero), or one row for all (ld_init = 0), or C itself.
 template <typename T>
-void multiply(int64_t m0, int64_t m1, int64_t p0, int64_t p1, int64_t N, int64_t K, Matrix<T> A, const T* packed, T* C,
-              int64_t ldc, const T* init, int64_t ld_init) {
+struct Target {
+  int64_t N;
+  const T* packed;
+  T* C;
+  int64_t ldc;
+  const T* init;
+  int64_t ld_init;
+};
+
+// Rows [m0, m1) and panels [p0, p1) of each target, all with the same A. A is copied when its rows are not contiguous.
+// Rows are cut into nearly equal blocks, and those into nearly equal tiles: 20 rows are 5 + 5 + 5 + 5.
+template <typename T>
+void multiply(int64_t m0, int64_t m1, int64_t p0, int64_t p1, int64_t K, Matrix<T> A,
+              std::initializer_list<Target<T>> targets) {
   using Bl = Block<T>;
   std::vector<T> copy;
-  const int64_t all = m1 - m0, block = Bl::rows(N * K), blocks = std::max<int64_t>(1, (all + block / 2) / block);
-  for (int64_t k0 = 0; k0 < K; k0 += Bl::depth) {
-    const int64_t k = std::min(Bl::depth, K - k0);
+  const int64_t all = m1 - m0, block = Bl::rows(targets.begin()->N * K);
+  const int64_t blocks = std::max<int64_t>(1, (all + block / 2) / block), depths = (K + Bl::depth - 1) / Bl::depth;
+  for (int64_t d = 0; d < depths; ++d) {
+    const int64_t k0 = K * d / depths, k = K * (d + 1) / depths - k0;
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t i0 = m0 + all * i / blocks, m = m0 + all * (i + 1) / blocks - i0;
       const int64_t tiles = (m + Bl::height - 1) / Bl::height;
@@ -213,16 +226,17 @@ void multiply(int64_t m0, int64_t m1, int64_t p0, int64_t p1, int64_t N, int64_t
           for (int64_t r = 0; r < m; ++r) copy[j * m + r] = a.data[r * a.row + j * a.col];
         a = {copy.data(), 1, m};
       }
-      for (int64_t p = p0; p < p1; ++p) {
-        const int64_t n0 = p * Bl::width, n = std::min(Bl::width, N - n0), w = vectors_of<T>(p, N) * Bl::lanes;
-        const T* b = packed + p * K * Bl::width + k0 * w;
-        for (int64_t s = 0; s < tiles; ++s) {
-          const int64_t top = m * s / tiles, h = m * (s + 1) / tiles - top;
-          T* c = C + (i0 + top) * ldc + n0;
-          const T* from = k0 ? c : init ? init + (i0 + top) * ld_init + n0 : nullptr;
-          any_tile<T>(h, n, k, a.from(top, 0), b, c, ldc, from, k0 ? ldc : ld_init);
+      for (const Target<T>& to : targets)
+        for (int64_t p = p0; p < std::min(p1, panels<T>(to.N)); ++p) {
+          const int64_t n0 = p * Bl::width, n = std::min(Bl::width, to.N - n0), w = vectors_of<T>(p, to.N) * Bl::lanes;
+          const T* b = to.packed + p * K * Bl::width + k0 * w;
+          for (int64_t s = 0; s < tiles; ++s) {
+            const int64_t top = m * s / tiles, h = m * (s + 1) / tiles - top;
+            T* c = to.C + (i0 + top) * to.ldc + n0;
+            const T* from = k0 ? c : to.init ? to.init + (i0 + top) * to.ld_init + n0 : nullptr;
+            any_tile<T>(h, n, k, a.from(top, 0), b, c, to.ldc, from, k0 ? to.ldc : to.ld_init);
+          }
         }
-      }
     }
   }
 }

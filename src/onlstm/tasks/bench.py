@@ -48,8 +48,8 @@ SHAPES = {
     "lm-mid": Shape(sizes=_MID, chunk=8, batch=20, steps=70, train=1.00, infer=1.00),
     "logic-64": Shape(sizes=(128, 400), chunk=10, batch=64, steps=30, train=1.00, infer=1.05),
     "logic-256": Shape(sizes=(128, 400), chunk=10, batch=256, steps=20, train=1.00, infer=1.05),
-    "parse-large-1": Shape(sizes=_LARGE, chunk=10, batch=1, steps=25, train=1.10, infer=1.00),
-    "parse-large-64": Shape(sizes=_LARGE, chunk=10, batch=64, steps=25, train=1.10, infer=1.05),
+    "parse-large-1": Shape(sizes=_LARGE, chunk=10, batch=1, steps=25, train=1.10, infer=1.15),
+    "parse-large-64": Shape(sizes=_LARGE, chunk=10, batch=64, steps=25, train=1.10, infer=1.15),
     "parse-mid-1": Shape(sizes=_MID, chunk=8, batch=1, steps=25, train=1.00, infer=1.00),
     "parse-mid-64": Shape(sizes=_MID, chunk=8, batch=64, steps=25, train=1.00, infer=1.05),
 }
