@@ -32,7 +32,7 @@ clean:
 $(STAMP): pyproject.toml constraints.txt | tools
 	@echo "Setting up $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
 # Only a warning for the C++ compiler: without it everything runs on the slower reference kernel.

@@ -1,19 +1,30 @@
 """Layers against the numbers the original code printed: outputs, states, distances, loss and every gradient."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from golden_files import golden_cases, load_golden
+from golden_files import GOLDEN, golden_cases, load_golden
 from onlstm import ONLSTM, cell
 from onlstm.kernels import ops
 
+SHARED = Path(__file__).parents[2] / "shared" / "golden"
 STORED = [case for case in golden_cases() if case["full_weights_stored"]]
 WHOLE = [case for case in STORED if case["chunk"] < case["layer_sizes"][1]]
 DEGENERATE = [case for case in STORED if case["chunk"] == case["layer_sizes"][1]]
 PARAMETERS = ("ih.weight", "hh.weight", "ih.bias", "hh.bias")
 exact = {"atol": 1e-12, "rtol": 0}
+
+
+@pytest.mark.data
+def test_the_copies_here_are_the_originals():
+    if not SHARED.exists():
+        pytest.skip("needs ../shared/golden")
+    for name in ("cell_index.json", *(case["file"] for case in golden_cases())):
+        assert (GOLDEN / name).read_bytes() == (SHARED / name).read_bytes(), name
 
 
 def build(case, arrays, backend):

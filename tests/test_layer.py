@@ -231,6 +231,11 @@ def test_autocast_is_that_of_nn_lstm(backend):
     assert_close(chained, output)
     output.sum().backward()
     assert ours.weight_hh_l0.grad.dtype == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(backend)(words(6, 3, 5))[0].dtype == torch.float64
+        assert ONLSTMCell(5, 12, chunk_size=3, backend=backend)(x[0])[1].dtype == nn.LSTMCell(5, 12)(x[0])[1].dtype
+        with pytest.raises(ValueError, match=r"RNN input dtype \(torch.int64\) does not match"):
+            ours(x.long())
 
 
 def test_second_derivatives_of_eager():
@@ -279,6 +284,14 @@ def test_compiles_without_a_graph_break(backend):
     ours.zero_grad()
     ours(x)[0].sum().backward()
     assert_close(gradient, ours.weight_hh_l0.grad)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiles_with_the_default_backend_and_any_strides():
+    torch._dynamo.reset()
+    ours, x = layer("fused"), words(4, 3, 5).transpose(0, 1)
+    state = words(12, 4, 1).transpose(0, 2), words(12, 4, 1).transpose(0, 2)
+    assert_close(torch.compile(ours, fullgraph=True)(x, state), ours(x, state))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -433,6 +446,7 @@ BAD_CELL_CALLS = {
     "rank": lambda net: net(torch.randn(2, 3, 5)),
     "features": lambda net: net(torch.randn(3, 6)),
     "batch": lambda net: net(torch.randn(3, 5), (torch.zeros(2, 12), torch.zeros(2, 12))),
+    "hidden rank": lambda net: net(torch.randn(3, 5), (torch.zeros(12), torch.zeros(12))),
     "hidden": lambda net: net(torch.randn(3, 5), (torch.zeros(3, 11), torch.zeros(3, 11))),
 }
 

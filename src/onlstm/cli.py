@@ -68,7 +68,9 @@ def bench(
     task.check_request(names, threads)
     _say(task.HEADER, json)
     rows = task.run(names, threads, seconds, lambda row: _say(str(row), json))
-    used = {}
+    used: dict[str, tuple[float, float]] = {}
+    if out:  # now, and again with the memory
+        _write(out, _json_text("bench", started, 0, task.report(rows, used)) + "\n")
     if memory and sys.platform == "linux":
         _say("\nPeak memory that a training step adds, MB: ON-LSTM, nn.LSTM, ratio (target: at most 1.20)", json)
         for name in names:

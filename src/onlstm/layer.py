@@ -180,6 +180,12 @@ class ONLSTM(nn.RNNBase):
     def _check(self, layout: Layout, state: State | None) -> None:
         """Raise what `nn.LSTM` raises, in its words, for an input or a state that does not fit."""
         x = layout.data
+        if not x.is_floating_point():  # which the base class lets pass under autocast
+            weight = getattr(self, self._all_weights[0][0]).dtype
+            raise ValueError(
+                f"RNN input dtype ({x.dtype}) does not match weight dtype ({weight}). "
+                f"Convert input: input.to({weight}), or convert model: model.to({x.dtype})"
+            )
         self.check_input(x, torch.empty(0))  # rows of words, like a packed input
         if layout.steps == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
@@ -253,8 +259,8 @@ class ONLSTMCell(nn.RNNCellBase):
         h, c = (x.new_zeros(2, x.shape[0], self.hidden_size)) if hx is None else hx
         if input.dim() == 1 and hx is not None:
             h, c = h[None], c[None]
-        dtype, autocast = compute_dtype(x)
-        weights = [w.to(dtype) for w in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh) if w is not None]
+        dtype, (_, autocast) = self.weight_ih.dtype, compute_dtype(x)  # autocast leaves nn.LSTMCell's states alone
+        weights = [w for w in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh) if w is not None]
         layout = Layout(x, 1, x.shape[0], batched=True)
         with autocast:
             first = h.to(dtype), c.to(dtype)
@@ -269,11 +275,13 @@ class ONLSTMCell(nn.RNNCellBase):
             raise RuntimeError(f"input has inconsistent input_size: got {got} expected {expected}")
         check_same(input, "parameter", self.weight_ih, dtype=not autocast_enabled(input))
         for k, each in enumerate(hx or ()):
-            if each.dim() != input.dim():
-                raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be {input.dim()}D, got {each.dim()}D instead")
-            if each.dim() == 2 and each.shape[0] != input.shape[0]:
+            if each.dim() not in (1, 2):
+                raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be 1D or 2D, got {each.dim()}D instead")
+            if input.dim() == 2 and each.shape[0] != input.shape[0]:
                 got, expected = input.shape[0], each.shape[0]
                 raise RuntimeError(f"Input batch size {got} doesn't match hidden{k} batch size {expected}")
+            if each.dim() != input.dim():
+                raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be {input.dim()}D, got {each.dim()}D instead")
             if each.shape[-1] != self.hidden_size:
                 got, expected = each.shape[-1], self.hidden_size
                 raise RuntimeError(f"hidden{k} has inconsistent hidden_size: got {got}, expected {expected}")

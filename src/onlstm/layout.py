@@ -111,7 +111,8 @@ def check_same(x: Tensor, name: str, other: Tensor, dtype: bool) -> None:
 
 
 def autocast_enabled(x: Tensor) -> bool:
-    return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
+    kind = x.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def compute_dtype(x: Tensor) -> tuple[torch.dtype, AbstractContextManager[Any]]:
@@ -119,4 +120,5 @@ def compute_dtype(x: Tensor) -> tuple[torch.dtype, AbstractContextManager[Any]]:
     if not autocast_enabled(x):
         return x.dtype, nullcontext()
     kind = x.device.type
-    return torch.get_autocast_dtype(kind), torch.autocast(kind, enabled=False)
+    dtype = x.dtype if x.dtype == torch.float64 else torch.get_autocast_dtype(kind)  # torch leaves float64 alone
+    return dtype, torch.autocast(kind, enabled=False)

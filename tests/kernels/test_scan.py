@@ -23,13 +23,13 @@ SHAPES = {  # T, B, D, chunk
 }
 
 
-def inputs(T, B, D, chunk, *, free=False, dtype=torch.float64, scale=1.0, seed=0, sizes=None):
+def inputs(T, B, D, chunk, *, free=False, dtype=torch.float64, seed=0, sizes=None, size=None):
     """Random x, w_ih, w_hh, bias, h0, c0 for a batch; `sizes` makes it a ragged one."""
     draw = torch.Generator().manual_seed(seed)
-    G, size = 2 * (D // chunk + free) + 4 * D, D // 2 + 1
+    G, size = 2 * (D // chunk + free) + 4 * D, size or D // 2 + 1
     shapes = (sum(sizes) if sizes else T * B, size), (G, size), (G, D), (G,), (B, D), (B, D)
     x, w_ih, w_hh, bias, h0, c0 = (torch.randn(*shape, generator=draw, dtype=dtype) for shape in shapes)
-    return x, w_ih * size**-0.5 * scale, w_hh * D**-0.5, bias, h0, c0
+    return x, w_ih * size**-0.5, w_hh * D**-0.5, bias, h0, c0
 
 
 def eager(args, batch_sizes, chunk, reverse, d_out):
@@ -103,8 +103,38 @@ def test_any_shape(name, data):
     sizes = [B, *sizes]
     free, reverse, ragged = data.draw(st.tuples(*[st.booleans()] * 3))
     sizes = sizes if ragged else [B] * len(sizes)
-    args = inputs(len(sizes), B, chunk * chunks, chunk, free=free, sizes=sizes, seed=data.draw(st.integers(0, 9)))
-    check(name, args, chunk, batch_sizes=torch.tensor(sizes) if ragged else None, reverse=reverse)
+    seed, size = data.draw(st.integers(0, 9)), data.draw(st.sampled_from([1, 2, 7, 16, 17, 33]))
+    args = inputs(len(sizes), B, chunk * chunks, chunk, free=free, sizes=sizes, seed=seed, size=size)
+    wants_d_state = data.draw(st.booleans())
+    if not wants_d_state:
+        args[4].zero_(), args[5].zero_()
+    batch_sizes = torch.tensor(sizes) if ragged else None
+    check(name, args, chunk, batch_sizes=batch_sizes, reverse=reverse, wants_d_state=wants_d_state)
+
+
+@kernels
+@pytest.mark.parametrize("shape", [(6, 20, 130, 10), (3, 70, 65, 5), (2, 33, 300, 10), (2, 30, 1100, 10)], ids=str)
+@pytest.mark.parametrize("wants_d_state", [False, True])
+def test_float32_is_float64_rounded(name, shape, wants_d_state):
+    exact = inputs(*shape)
+    for state in exact[4:]:
+        state[:, -shape[-1] :] = 0
+    d_h = torch.randn(shape[0] * shape[1], shape[2], dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    expected = kernel("reference", exact, None, shape[-1], False, [d_h, None, None, None, None])
+    single = [x.float() for x in exact]
+    got = kernel(name, single, None, shape[-1], False, [d_h.float(), None, None, None, None], wants_d_state)
+    for results, wanted in zip(got, expected, strict=True):
+        for x, want in zip(results[: 5 if wants_d_state else 4], wanted, strict=False):
+            assert ((x.double() - want).abs().max() / want.abs().max()).item() < 2e-5
+
+
+@kernels
+def test_bias_gradients_of_many_rows_keep_their_digits(name):
+    exact = inputs(400, 100, 6, 2)
+    d_h = torch.ones(40_000, 6, dtype=torch.float64)
+    want = kernel("reference", exact, None, 2, False, [d_h, None, None, None, None])[1][3]
+    got = kernel(name, [x.float() for x in exact], None, 2, False, [d_h.float(), None, None, None, None])[1][3]
+    assert ((got - want).abs().max() / want.abs().max()).item() < 2e-6
 
 
 @kernels
@@ -113,9 +143,13 @@ def test_any_shape(name, data):
 def test_any_number_of_threads(name, threads, B):
     torch.set_num_threads(threads)
     try:
-        check(name, inputs(4, B, 200, 10), 10)
+        check(name, inputs(4, B, 260, 10), 10)
         sizes = [B, max(1, B // 2), 1]
-        check(name, inputs(3, B, 200, 10, sizes=sizes), 10, batch_sizes=torch.tensor(sizes))
+        check(name, inputs(3, B, 260, 10, sizes=sizes), 10, batch_sizes=torch.tensor(sizes))
+        args = inputs(30, B, 260, 10)
+        forward = reference.forward if name == "reference" else torch.ops.onlstm_cpu.scan
+        saved, lean = (forward(*args, None, 10, False, save, save) for save in (True, False))
+        assert_close(lean[:5], saved[:5], atol=1e-12, rtol=0)
     finally:
         torch.set_num_threads(1)
 
@@ -213,6 +247,8 @@ def test_operators_are_well_behaved(sizes, reverse):
     args = [x.requires_grad_() for x in inputs(3, 4, 12, 3, sizes=sizes)]
     batch_sizes = torch.tensor(sizes) if sizes else None
     torch.library.opcheck(torch.ops.onlstm.scan, (*args, batch_sizes, 3, reverse, True, True))
+    transposed = [x.detach().mT.contiguous().mT.requires_grad_() if x.dim() == 2 else x for x in args]
+    torch.library.opcheck(torch.ops.onlstm.scan, (*transposed, batch_sizes, 3, reverse, True, True))
     with torch.no_grad():
         x, w_ih, w_hh, _, h0, c0 = args
         h, *_, gates, c_prev = torch.ops.onlstm.scan(*args, batch_sizes, 3, reverse, True, True)

@@ -17,6 +17,8 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -40,21 +42,27 @@ def load() -> bool:
                 _load_library()
                 _loaded = True
             except BuildError as error:
-                warnings.warn(f"onlstm runs on its slower reference kernel: {error}", RuntimeWarning, stacklevel=2)
                 _loaded = False
+                warnings.warn(f"onlstm runs on its slower reference kernel: {error}", RuntimeWarning, stacklevel=2)
         return _loaded
 
 
 def _load_library() -> None:
     command = _compiler_command()
-    library = _cache_folder() / f"cpu-{_key(command)}.so"
-    if library.exists():
+    name = f"cpu-{_key(command)}.so"
+    folders = _cache_folders()
+    library = next((path for folder in folders if _trusted(path := folder / name)), None)
+    if library is not None:
         try:
             torch.ops.load_library(library)
             return
         except OSError:
             _log.warning("onlstm: %s does not load; building it again", library)
-    _compile(command, library)
+    library = _writable_one(folders) / name
+    try:
+        _compile(command, library)
+    except OSError as error:
+        raise BuildError(f"building in {library.parent} failed ({error})") from None
     try:
         torch.ops.load_library(library)
     except OSError as error:
@@ -66,10 +74,10 @@ def _compiler_command() -> list[str]:
     torch_root = Path(torch.__file__).parent
     capability = torch.backends.cpu.get_cpu_capability().replace(" ", "_")
     openmp = [] if sys.platform == "darwin" else ["-fopenmp"]
-    compilers = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++", "clang++"]
-    found = next((path for name in compilers if (path := shutil.which(name))), compilers[0])
+    compilers = [shlex.split(os.environ["CXX"])] if os.environ.get("CXX") else [["g++"], ["c++"], ["clang++"]]
+    found = next((words for words in compilers if shutil.which(words[0])), compilers[0])
     return [
-        found,
+        *found,
         *("-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"),
         *openmp,
         f"-DCPU_CAPABILITY={capability}",
@@ -98,38 +106,48 @@ def _processor() -> str:
     return f"{platform.system()} {platform.machine()} {flags}"
 
 
-def _cache_folder() -> Path:
-    """Return a writable folder: $ONLSTM_CACHE, the user's cache, or (read-only home) one of ours in /tmp."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    for folder in (os.environ.get("ONLSTM_CACHE"), Path(home) / "onlstm", _temporary_folder()):
-        if folder and _writable(Path(folder)):
-            return Path(folder)
-    raise BuildError("no folder to build in; name a writable one in the environment variable ONLSTM_CACHE")
+def _cache_folders() -> list[Path]:
+    """Return where the library may be: $ONLSTM_CACHE, the user's cache, or (read-only home) a temporary folder."""
+    user = getattr(os, "getuid", lambda: "user")()
+    places: list[Callable[[], Path]] = [
+        lambda: Path(os.environ["ONLSTM_CACHE"]),
+        lambda: Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onlstm",
+        lambda: Path(tempfile.gettempdir()) / f"onlstm-{user}",
+    ]
+    folders = []
+    for place in places:
+        with suppress(KeyError, RuntimeError, OSError):  # not set, no home, nowhere to write
+            folders.append(place())
+    return folders
 
 
-def _temporary_folder() -> Path:
-    return Path(tempfile.gettempdir()) / f"onlstm-{getattr(os, 'getuid', lambda: 'user')()}"
-
-
-def _writable(folder: Path) -> bool:
-    """Return whether files can be made in the folder (made if missing), and nobody else can put a library there."""
+def _trusted(path: Path) -> bool:
+    """Return whether the path exists, and nobody but us and root may change it."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if hasattr(os, "getuid") and folder.stat().st_uid not in (os.getuid(), 0):
-            return False
-        with tempfile.NamedTemporaryFile(dir=folder):
-            return True
+        status = path.stat()
     except OSError:
         return False
+    return not hasattr(os, "getuid") or (status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o002)
+
+
+def _writable_one(folders: list[Path]) -> Path:
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _trusted(folder):
+                with tempfile.NamedTemporaryFile(dir=folder):
+                    return folder
+    raise BuildError("no folder to build in; name a writable one in the environment variable ONLSTM_CACHE")
 
 
 def _compile(command: list[str], library: Path) -> None:
     if shutil.which(command[0]) is None:
         raise BuildError(f"no C++ compiler ({command[0]} not found); install g++ or name one in CXX")
     for left in library.parent.glob("*.building"):  # by a process that was killed
-        if time.time() - left.stat().st_mtime > 3600:
-            left.unlink(missing_ok=True)
-    _log.warning("onlstm: compiling the C++ kernel for this machine, once (about half a minute)")
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > 3600:
+                left.unlink()
+    _log.warning("onlstm: compiling the C++ kernel for this machine, once (about 15 s)")
     handle, name = tempfile.mkstemp(prefix=library.stem, suffix=".building", dir=library.parent)
     os.close(handle)
     try:

@@ -11,6 +11,7 @@
 #include <torch/library.h>
 
 #include <numeric>
+#include <utility>
 
 #include "product.h"
 
@@ -66,7 +67,7 @@ INLINE inline Vec<T> exponential(Vec<T> x, T limit) {
   return x.exp();
 }
 
-// Gates saturate long before: beyond ±20, sigmoid is 0 or 1 to float32's last place, and four e^20 still multiply.
+// Gates saturate long before: beyond ±20, sigmoid is within 2e-9 of 0 or 1, and four e^20 can still be multiplied.
 template <typename T>
 INLINE inline Vec<T> gate_exponential(Vec<T> x) {
   return exponential(x, T(20));
@@ -111,10 +112,11 @@ void each_vector(int64_t D, const F& work) {
 template <typename T>
 struct Room {
   std::vector<double> sum_f, sum_i;  // cumulative sums, unscaled
-  std::vector<T> f_m, i_m, f_wide, i_wide, d_f_hat, d_i_hat, d_omega;
+  std::vector<double> all_bias;      // of all steps; d_bias: of this one
+  std::vector<T> f_m, i_m, f_wide, i_wide, d_f_hat, d_i_hat, d_omega, d_bias;
   explicit Room(const Sizes& z)
-      : sum_f(z.K), sum_i(z.K), f_m(z.M), i_m(z.M), f_wide(z.D + Block<T>::lanes), i_wide(z.D + Block<T>::lanes),
-        d_f_hat(z.D), d_i_hat(z.D), d_omega(z.D) {}
+      : sum_f(z.K), sum_i(z.K), all_bias(z.G), f_m(z.M), i_m(z.M), f_wide(z.D + Block<T>::lanes), i_wide(z.D + Block<T>::lanes),
+        d_f_hat(z.D), d_i_hat(z.D), d_omega(z.D), d_bias(z.G) {}
 };
 
 // Give each neuron the master gate of its chunk. Whole vectors are written; the next chunk overwrites what is too much.
@@ -139,7 +141,7 @@ void softmax_numerators(T* p, int64_t K) {
 }
 
 // The master gates of a row into the room, wide too, and the distances; their logits become the softmax p. Summed in
-// double and divided by the whole sum, the last forget entry is exactly 1: no drift in a chunk only multiplied by it.
+// double and scaled by the whole sum, the last forget entry is 1 to the last place: a chunk only multiplied by it stays.
 template <typename T>
 void master_gates(const Sizes& z, T* p_i, T* p_f, Room<T>& room, T* d_f, T* d_i) {
   softmax_numerators(p_i, z.K);
@@ -197,7 +199,7 @@ void forward_row(const Sizes& z, T* row, T* c, T* h, T* h_out, T* d_f, T* d_i, T
 // How the work of a step is shared: few rows are split by columns of the product (and the threads meet twice a step),
 // many rows by rows (and the threads need not meet, unless the rows grow fewer).
 struct Plan {
-  std::vector<int64_t> sizes, starts;  // rows of each step, and the first of them; one more start than sizes
+  std::vector<int64_t> sizes, starts;  // rows of each step, and the first of them
   bool reverse, thin, dense;
   int64_t steps() const { return sizes.size(); }
   int64_t step(int64_t s) const { return reverse ? steps() - 1 - s : s; }
@@ -246,8 +248,8 @@ struct Forward {
     Room<T> room(z);
     const auto [first, last] = team.share(panels<T>(z.G));
     const auto original = [this](int64_t n) { return z.original(n); };
-    if (!input_done) pack<T>({w_ih, 1, z.I}, z.I, z.G, first, last, packed_ih, original);
-    if (!plan.thin) pack<T>({w_hh, 1, z.whole}, z.D, z.G, first, last, packed_hh, original);
+    if (!input_done) pack<true>(w_ih, z.I, z.I, z.G, first, last, packed_ih, original);
+    if (!plan.thin) pack<true>(w_hh, z.whole, z.D, z.G, first, last, packed_hh, original);
     team.barrier();
     for (int64_t s0 = 0, s1; s0 < plan.steps(); s0 = s1) {
       int64_t count = 0;  // of rows: as many steps as fit the scratch buffer
@@ -279,13 +281,14 @@ void cumax_backward(const T* p, int64_t K, const T* d_gate, int64_t M, T sign, T
   for (int64_t k = 0; k < K; ++k) d_bias[k] += d_logits[k] = p[k] * (d_logits[k] - mean);
 }
 
-// One row: from d_h and d_c (gradients of this step's states) to those of the gates' logits, which also go into the sum
-// d_bias; d_c becomes d_c_prev.
+// One row: from d_h and d_c (gradients of this step's states) to those of the gates' logits, which are also summed in
+// room.d_bias; d_c becomes d_c_prev.
 template <typename T>
 void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, const T* d_out, T d_df, T d_di, T* d_c,
-                  T* d_row, T* d_bias, Room<T>& room) {
+                  T* d_row, Room<T>& room) {
   const Gates at(z);
   const int64_t entries = z.whole / z.C;
+  T* d_bias = room.d_bias.data();
   double f = 0, i = 0;
   for (int64_t m = 0; m < z.M; ++m) {
     room.f_m[m] = f += row[at.f_m + m];
@@ -343,7 +346,7 @@ struct Backward {
     const int64_t P = panels<T>(z.D);
     if (!plan.thin) {
       const auto [first, last] = team.share(P);
-      pack<T>({w_hh, z.whole, 1}, z.G, z.D, first, last, packed, [this](int64_t k) { return z.original(k); });
+      pack<false>(w_hh, z.whole, z.G, z.D, first, last, packed, [this](int64_t k) { return z.original(k); });
       team.barrier();
     }
     for (int64_t s = plan.steps() - 1; s >= 0; --s) {
@@ -352,10 +355,10 @@ struct Backward {
       const bool by_rows = plan.by_rows(b);
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t n = start + r;
-        backward_row(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.whole, d_out ? d_out + n * z.whole : nullptr,
-                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_gates + n * z.G,
-                     d_bias + team.rank * z.G, room);
+        backward_row<T>(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.whole, d_out ? d_out + n * z.whole : nullptr,
+                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_gates + n * z.G, room);
       }
+      for (int64_t n = 0; n < z.G; ++n) room.all_bias[n] += std::exchange(room.d_bias[n], T(0));
       if (!by_rows) team.barrier();
       const T* d_a = d_gates + start * z.G;
       if (plan.thin) {
@@ -368,6 +371,7 @@ struct Backward {
       }
       if (!by_rows || !plan.dense) team.barrier();
     }
+    std::copy(room.all_bias.begin(), room.all_bias.end(), d_bias + team.rank * z.G);
   }
 };
 
@@ -456,7 +460,7 @@ void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t K, Ma
   with_team(threads, [&](Team team) {
     for (size_t i = 0; i < count; ++i) {
       const auto [first, last] = team.share(panels<T>(factors[i].N));
-      pack<T>({factors[i].B, factors[i].ldb, 1}, K, factors[i].N, first, last, packed[i].template data_ptr<T>(), at);
+      pack<false>(factors[i].B, factors[i].ldb, K, factors[i].N, first, last, packed[i].template data_ptr<T>(), at);
     }
     team.barrier();
     for (const auto& [start, end] : runs) {

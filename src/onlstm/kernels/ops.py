@@ -66,14 +66,14 @@ for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.b
 def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any) -> Any:
     (N, _), (G, D), save = x.shape, w_hh.shape, rest[-2]
     saved = N if save else 0
-    outputs = x.new_empty(N, D), torch.empty_like(h0), torch.empty_like(c0), x.new_empty(N), x.new_empty(N)
+    outputs = (x.new_empty(shape) for shape in ((N, D), h0.shape, c0.shape, (N,), (N,)))
     return *outputs, x.new_empty(saved, G), x.new_empty(saved, D)
 
 
 def _scan_backward_fake(*args: Any) -> tuple[Tensor, ...]:
     x, w_ih, w_hh, h0 = args[5:9]
     d_x = x.new_empty(x.shape[0] if args[-2] else 0, x.shape[1])
-    return d_x, torch.empty_like(w_ih), torch.empty_like(w_hh), x.new_empty(len(w_ih)), *map(torch.empty_like, (h0, h0))
+    return d_x, *(x.new_empty(shape) for shape in (w_ih.shape, w_hh.shape, w_ih.shape[:1], h0.shape, h0.shape))
 
 
 torch.library.register_fake("onlstm::scan", _scan_fake, lib=_LIBRARY)
@@ -84,6 +84,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
     x, w_ih, w_hh, _, h0, c0, batch_sizes, ctx.chunk_size, ctx.reverse, save, ctx.wants_d_state = inputs
     if not save:
         raise RuntimeError("onlstm::scan was called with save=False and cannot be differentiated")
+    if any(ctx.needs_input_grad[4:6]) and not ctx.wants_d_state:
+        raise RuntimeError("onlstm::scan was called with wants_d_state=False, but its first state wants a gradient")
     h, *_, gates, c_prev = output
     ctx.save_for_backward(x, w_ih, w_hh, h0, c0, h, gates, c_prev, batch_sizes)
     ctx.set_materialize_grads(False)

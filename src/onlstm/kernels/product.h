@@ -96,6 +96,7 @@ struct Square {
   typedef T Row __attribute__((vector_size(64)));
   typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index __attribute__((vector_size(64)));
 
+#ifndef __clang__
   template <int S = size / 2>
   static void stage(Row* row) {
     Index low, high;
@@ -112,42 +113,44 @@ struct Square {
     }
     if constexpr (S > 1) stage<S / 2>(row);
   }
+#endif
   static void transpose(const T* from, int64_t ld_from, T* to, int64_t ld_to) {
+#ifdef __clang__  // has no __builtin_shuffle
+    for (int i = 0; i < size; ++i)
+      for (int j = 0; j < size; ++j) to[j * ld_to + i] = from[i * ld_from + j];
+#else
     Row row[size];
 #pragma GCC unroll 16
     for (int i = 0; i < size; ++i) std::memcpy(&row[i], from + i * ld_from, 64);
     stage(row);
 #pragma GCC unroll 16
     for (int i = 0; i < size; ++i) std::memcpy(to + i * ld_to, &row[i], 64);
+#endif
   }
 };
 
-// Write panels [first, last) of the K x N matrix B one after another, each row by row, padded with zeros. Whichever of
-// its rows or columns are contiguous, the i-th of them is read from place `at(i)`.
-template <typename T, typename F>
-void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed, const F& at) {
+// Write panels [first, last) of the K x N matrix B one after another, each row by row, padded with zeros. In memory B is
+// a list of its rows or, transposed, of its columns, ldb apart; the i-th of them is read from place `at(i)`.
+template <bool transposed, typename T, typename F>
+void pack(const T* B, int64_t ldb, int64_t K, int64_t N, int64_t first, int64_t last, T* packed, const F& at) {
   constexpr int64_t W = Block<T>::width, S = Square<T>::size;
   for (int64_t p = first; p < last; ++p) {
     T* to = packed + p * K * W;
     const int64_t n0 = p * W, n = std::min(W, N - n0), w = vectors_of<T>(p, N) * Block<T>::lanes;
     if (n < w) std::fill(to, to + K * w, T(0));
-    if (B.col == 1) {
-      for (int64_t k = 0; k < K; ++k) std::copy_n(B.data + at(k) * B.row + n0, n, to + k * w);
+    if constexpr (!transposed) {
+      for (int64_t k = 0; k < K; ++k) std::copy_n(B + at(k) * ldb + n0, n, to + k * w);
       continue;
     }
     for (int64_t j0 = 0; j0 < n; j0 += S) {
       const int64_t j1 = std::min(n, j0 + S), start = at(n0 + j0);
       const bool square = j1 - j0 == S && at(n0 + j1 - 1) == start + S - 1;
       const int64_t whole = square ? K / S * S : 0;
-      for (int64_t k = 0; k < whole; k += S) Square<T>::transpose(B.data + start * B.col + k, B.col, to + k * w + j0, w);
+      for (int64_t k = 0; k < whole; k += S) Square<T>::transpose(B + start * ldb + k, ldb, to + k * w + j0, w);
       for (int64_t j = j0; j < j1; ++j)
-        for (int64_t k = whole; k < K; ++k) to[k * w + j] = B.data[at(n0 + j) * B.col + k];
+        for (int64_t k = whole; k < K; ++k) to[k * w + j] = B[at(n0 + j) * ldb + k];
     }
   }
-}
-template <typename T>
-void pack(Matrix<T> B, int64_t K, int64_t N, int64_t first, int64_t last, T* packed) {
-  pack(B, K, N, first, last, packed, [](int64_t n) { return n; });
 }
 
 template <typename T, int H, int V>

@@ -42,7 +42,7 @@ def forward(
     x_gates = F.linear(x, w_ih, bias)
     (N, G), (B, D) = x_gates.shape, c0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
-    h_n, c_n = h0.clone(), c0.clone()
+    h_n, c_n = (state.clone(memory_format=torch.contiguous_format) for state in (h0, c0))
     h, d_f, d_i = x_gates.new_empty(N, D), x_gates.new_empty(N), x_gates.new_empty(N)
     gates, c_prev = x_gates.new_empty(N if save else 0, G), x_gates.new_empty(N if save else 0, D)
     for t in steps(N, B, batch_sizes, reverse):
@@ -85,9 +85,10 @@ def backward(
     """Return the gradients of x (empty if not wanted), w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero)."""
     (N, G), (B, D) = gates.shape, h0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
-    d_h0 = torch.zeros_like(h0) if d_hn is None else d_hn.clone()
-    d_c0 = torch.zeros_like(h0) if d_cn is None else d_cn.clone()
-    d_gates = torch.empty_like(gates)
+    d_h0, d_c0 = (
+        h0.new_zeros(h0.shape) if d is None else d.clone(memory_format=torch.contiguous_format) for d in (d_hn, d_cn)
+    )
+    d_gates = gates.new_empty(gates.shape)
     order = list(steps(N, B, batch_sizes, reverse))
     for t in reversed(order):
         b = t.stop - t.start

@@ -36,10 +36,12 @@ class Shape:
     infer: float
     """The same in inference."""
 
-    def flops(self) -> float:
-        """Multiplications and additions of one forward pass."""
+    def flops(self, mode: str) -> float:
+        """Multiplications and additions of one pass; training computes no gradient of the input."""
         gates = [(a, b, 4 * b + 2 * b // self.chunk) for a, b in pairwise(self.sizes)]
-        return 2.0 * self.batch * self.steps * sum(g * (a + b) for a, b, g in gates)
+        forward = sum(g * (a + b) for a, b, g in gates)
+        all_ = 3 * forward - gates[0][0] * gates[0][2] if mode == "train" else forward
+        return 2.0 * self.batch * self.steps * all_
 
 
 _LARGE, _MID = (400, 1150, 1150, 400), (256, 512, 512, 256)
@@ -132,6 +134,9 @@ def check(name: str, steps: int = 4) -> None:
             distances += [d.forget, d.input]
         (y.square().sum() + sum(d.sum() for d in distances)).backward()
         results.append([y, *distances, leaf.grad, *(p.grad for p in stack.parameters())])
+    with torch.no_grad():
+        results[0].append(_forward(fused, x))
+        results[1].append(_forward(eager, x))
     for k, (got, want) in enumerate(zip(*results, strict=True)):
         error = (got - want).abs().max() / want.abs().max().clamp(min=1e-3)
         if not error < 1e-4:
@@ -170,7 +175,7 @@ def _measure(name: str, mode: str, threads: int, seconds: float, peak: float) ->
         ours.append(_seconds(lambda: work(stacks[1], x)))
     eager = min(_seconds(lambda: work(stacks[2], x)) for _ in range(2))
     took = statistics.median(ours)
-    gflops = shape.flops() * (3 if mode == "train" else 1) / took / 1e9
+    gflops = shape.flops(mode) / took / 1e9
     return Row(
         shape=name,
         mode=mode,
