@@ -64,6 +64,7 @@ INLINE inline Vec<T> exponential(Vec<T> x, T limit) {
     return __builtin_bit_cast(Vec<T>, bits(power) + (bits(shifted) << Vec<int32_t>(23)));
   }
 #endif
+  if constexpr (std::is_same_v<T, float>) x = at::vec::clamp(x, Vec<T>(-limit), Vec<T>(limit));
   return x.exp();
 }
 
