@@ -46,8 +46,8 @@ struct Gates {
 };
 
 // e^x for x within ±limit (beyond it e^±limit), as 2^n e^r with x = n ln 2 + r and r small: n is found by adding a
-// number so large that only whole ones can be told apart, and goes into the exponent's bits. Error: 2 units in the last
-// place. In double, and where the bits lie otherwise, the library's own.
+// number so large that only whole ones can be told apart, and goes into the exponent's bits. Truncation error: 1.2e-7.
+// In double, and where the bits lie otherwise, the library's own.
 template <typename T>
 INLINE inline Vec<T> exponential(Vec<T> x, T limit) {
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
