@@ -1,0 +1,1 @@
+"""Language models: the network, its regularisers and softmaxes, its folder, scoring, generating, old checkpoints."""

@@ -1,0 +1,63 @@
+"""The regularisers of AWD-LSTM (Merity et al. 2018): masks that stay the same over time, rows and weights dropped.
+
+All masks of a step come from one `Masks`. It draws them for the whole batch, wherever that batch is computed: a process
+that holds some of the batch's columns takes its part, so that many processes train exactly as one does.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from onlstm.layer import Scanned
+from onlstm.layout import State
+
+
+class Masks(NamedTuple):
+    """The source of dropout masks."""
+
+    generator: torch.Generator | None = None
+    """None: torch's own."""
+    batch: int | None = None
+    """Columns of the whole batch; None: those at hand."""
+    first: int = 0
+    """The first of them that is computed here."""
+
+    def kept(self, shape: tuple[int, ...], p: float, like: Tensor) -> Tensor:
+        """Return a tensor of ones and, with probability p, zeros, of the device and type of `like`."""
+        return torch.empty(shape, device=like.device, dtype=like.dtype).bernoulli_(1 - p, generator=self.generator)
+
+    def locked(self, x: Tensor, p: float) -> Tensor:
+        """Return x (T, B, H) with the same neurons of a column dropped at all times, the rest scaled up."""
+        if not p:
+            return x
+        columns, size = x.shape[1:]
+        mask = self.kept((1, self.batch or columns, size), p, x) / (1 - p)
+        return x * mask[:, self.first : self.first + columns]
+
+    def embed(self, table: Tensor, ids: Tensor, p: float) -> Tensor:
+        """Return the rows of `table` for ids (T, B), with whole words dropped from the step, the rest scaled up."""
+        x = F.embedding(ids, table)
+        return x * (self.kept((table.shape[0], 1), p, table) / (1 - p))[ids] if p else x
+
+
+class LSTM(nn.LSTM):
+    """A one-layer `nn.LSTM` with drop-connect, called as `ONLSTM.scan` is; it has no distances."""
+
+    def __init__(self, input_size: int, hidden_size: int, *, weight_dropout: float, weight_dropout_scale: str) -> None:
+        super().__init__(input_size, hidden_size)
+        self.weight_dropout, self.weight_dropout_scale = weight_dropout, weight_dropout_scale
+
+    def scan(self, x: Tensor, state: State | None, *, weight_mask: list[Tensor] | None = None) -> Scanned:
+        """Return output, state and None for distances."""
+        if state is None:
+            state = (x.new_zeros(1, x.shape[1], self.hidden_size),) * 2
+        p, inverted = self.weight_dropout, self.weight_dropout_scale == "inverted"
+        w_ih, w_hh, b_ih, b_hh = (p for p in self._flat_weights if p is not None)
+        if weight_mask:
+            w_hh = w_hh * (weight_mask[0] / (1 - p) if inverted else weight_mask[0])
+        elif p and not inverted and not self.training:
+            w_hh = w_hh * (1 - p)
+        output, h, c = torch.lstm(x, state, [w_ih, w_hh, b_ih, b_hh], True, 1, 0.0, self.training, False, False)
+        return Scanned(output, (h, c), None)  # type: ignore[arg-type]

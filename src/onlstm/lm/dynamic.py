@@ -1,0 +1,125 @@
+"""Dynamic evaluation (Krause et al. 2018), with plain gradient descent: the model goes on learning while it is tested.
+
+The text is read in segments. Each is scored first and learnt from afterwards:
+
+    θ ← θ - lr · g + decay · (θ_0 - θ)
+
+with g the gradient of the segment's mean loss, its global norm clipped, and θ_0 the weights as they were. Dropout is
+off. The model is given back as it came.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onlstm.errors import UserError
+from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.score import Evaluation, at_least_one, evaluating, tokenizer_of, unk_rate
+from onlstm.lm.softmax import AdaptiveSoftmax
+from onlstm.lm.stream import Columns
+
+LRS = (0.03, 0.1, 0.3, 1.0)
+DECAYS = (0.0, 0.001, 0.01)
+_CLIP = 0.25
+_Weights = list[nn.Parameter]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dynamic:
+    """The settings of dynamic evaluation and what they gave on the text they were tuned on."""
+
+    lr: float
+    """Learning rate."""
+    decay: float
+    """Share of the way back to the first weights, each segment."""
+    window: int
+    """Tokens in a segment."""
+    nll: float
+    """Nats per token."""
+
+
+def evaluate_dynamic(
+    model: LanguageModel, ids: np.ndarray, *, lr: float, decay: float = 0.0, window: int = 5
+) -> Evaluation:
+    """Return how well the stream is predicted by a model that learns from each segment once it is scored."""
+    at_least_one(window=window, tokens=len(ids))
+    if not (lr >= 0 and math.isfinite(lr)):
+        raise UserError(f"lr {lr}: a number of 0 or more is needed")
+    if not 0 <= decay <= 1:
+        raise UserError(f"decay {decay}: from 0 to 1 is needed")
+    tokenizer = tokenizer_of(model)
+    columns = Columns(np.concatenate(([tokenizer.eos_id], ids)), 1)
+    state: States | None = None
+    total = 0.0
+    with evaluating(model) as device, _restored(model) as (weights, origin):
+        for first in range(0, len(ids), window):
+            now, words = (each.to(device) for each in columns.window(first, window))
+            hidden, state, _ = model.encode(now, state)
+            log_p = _log_probs(model, hidden[:, 0], words[:, 0])
+            total -= log_p.detach().sum(dtype=torch.float64).item()
+            state = tuple((h.detach(), c.detach()) for h, c in state)
+            if first + window < len(ids):
+                _learn(-log_p.mean(), weights, origin, lr, decay)
+    return Evaluation(nll=total / len(ids), tokens=len(ids), unk_rate=unk_rate(tokenizer, ids))
+
+
+def tune_dynamic(
+    model: LanguageModel,
+    valid_ids: np.ndarray,
+    lrs: Sequence[float] = LRS,
+    decays: Sequence[float] = DECAYS,
+    limit: int = 10_000,
+    *,
+    window: int = 5,
+) -> Dynamic:
+    """Return the settings that predict the first `limit` tokens of `valid_ids` best."""
+    at_least_one(limit=limit, lrs=len(lrs), decays=len(decays))
+
+    def run(lr: float, decay: float) -> Dynamic:
+        nll = evaluate_dynamic(model, valid_ids[:limit], lr=lr, decay=decay, window=window).nll
+        return Dynamic(lr=lr, decay=decay, window=window, nll=math.inf if math.isnan(nll) else nll)
+
+    return min(itertools.starmap(run, itertools.product(lrs, decays)), key=lambda found: found.nll)
+
+
+@contextmanager
+def _restored(model: LanguageModel) -> Iterator[tuple[_Weights, list[Tensor]]]:
+    """Yield the weights that learn and a copy of them; put the copy back at the end, whatever happens."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    origin = [weight.detach().clone() for weight in weights]
+    try:
+        # cuDNN's LSTM has gradients in training mode only, and dropout is to be off.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            yield weights, origin
+    finally:
+        with torch.no_grad():
+            for weight, first in zip(weights, origin, strict=True):
+                weight.copy_(first)
+
+
+def _log_probs(model: LanguageModel, hidden: Tensor, words: Tensor) -> Tensor:
+    """Return what `word_log_probs` does, with its gradient."""
+    head = model.head
+    if isinstance(head, AdaptiveSoftmax):
+        output: Tensor = head(hidden, words).output
+        return output
+    return head.log_probs(hidden).gather(1, words[:, None])[:, 0]
+
+
+def _learn(loss: Tensor, weights: _Weights, origin: list[Tensor], lr: float, decay: float) -> None:
+    """Take one step."""
+    found = torch.autograd.grad(loss, weights, allow_unused=True)
+    norm = torch.linalg.vector_norm(torch.stack([g.norm() for g in found if g is not None])).item()
+    step = lr * min(1.0, _CLIP / (norm + 1e-6))
+    with torch.no_grad():
+        for weight, first, g in zip(weights, origin, found, strict=True):
+            if decay:
+                weight.lerp_(first, decay)
+            if g is not None:
+                weight.sub_(g, alpha=step)

@@ -1,0 +1,122 @@
+"""Text from a language model, word by word: greedy, or drawn from what temperature, top_k and top_p leave."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from onlstm.errors import UserError
+from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.score import at_least_one, evaluating, tokenizer_of, words_and_ids
+
+
+@torch.no_grad()
+def generate(
+    model: LanguageModel,
+    prompt: str | Sequence[str] = "",
+    *,
+    words: int = 50,
+    count: int = 1,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int | None = None,
+    unk: bool = False,
+    stop_at_eos: bool = True,
+) -> list[list[str]]:
+    """Return `count` continuations of the prompt (without it), each of at most `words` words.
+
+    The model reads `<eos>` and the prompt from a zero state. A text ends before its first `<eos>`; without
+    `stop_at_eos` it goes on, and `<eos>` stands among its words. `<unk>` is never chosen, unless `unk`.
+
+    Args:
+        temperature: below 1 likely words become likelier, above 1 less so; 0 takes the likeliest each time.
+        top_k: choose among so many of the likeliest words; 0: among all.
+        top_p: choose among the fewest words that hold this share of the probability.
+        seed: the same seed and options give the same texts, and a larger count only adds some. None: other texts
+            at each call. Torch's own random numbers are neither used nor changed.
+    """
+    _check(words, count, temperature, top_k, top_p)
+    tokenizer = tokenizer_of(model)
+    generator = torch.Generator()
+    generator.seed() if seed is None else generator.manual_seed(seed)
+    chances = torch.rand(count, words, dtype=torch.float64, generator=generator)
+    banned = [] if unk else [tokenizer.unk_id]
+    choose = partial(_choose, temperature=temperature, top_k=top_k, top_p=top_p)
+    with evaluating(model):
+        start = _read(model, words_and_ids(tokenizer, prompt)[1])
+        texts = _continue(model, *start, chances, choose, banned, tokenizer.eos_id if stop_at_eos else None)
+    return [[tokenizer.vocabulary[id] for id in ids] for ids in texts]
+
+
+def _read(model: LanguageModel, ids: list[int]) -> tuple[Tensor, States]:
+    """Return the last layer's output (1, H) and the states after `<eos>` and the prompt."""
+    state: States | None = None
+    for part in torch.tensor([model.tokenizer.eos_id, *ids], device=model.embedding.weight.device).split(1024):
+        hidden, state, _ = model.encode(part[:, None], state)
+    assert state is not None
+    return hidden[-1], state
+
+
+def _continue(
+    model: LanguageModel,
+    hidden: Tensor,
+    state: States,
+    chances: Tensor,
+    choose: Callable[[Tensor, Tensor], Tensor],
+    banned: list[int],
+    last: int | None,
+) -> list[list[int]]:
+    """Return the ids of one text for each row of chances (B, T), up to the word `last`; ended texts cost nothing."""
+    count, steps = chances.shape
+    texts: list[list[int]] = [[] for _ in range(count)]
+    going = torch.arange(count)
+    hidden, state = hidden.expand(count, -1), _columns(state, torch.zeros_like(going))
+    for step in range(steps):
+        log_p = model.head.log_probs(hidden)
+        log_p[:, banned] = -torch.inf
+        chosen = choose(log_p, chances[going, step].to(log_p.device))
+        if last is not None and (chosen == last).any():
+            rows = (chosen != last).nonzero()[:, 0]
+            chosen, going, state = chosen[rows], going[rows.cpu()], _columns(state, rows)
+            if not len(rows):
+                break
+        for k, id in zip(going.tolist(), chosen.tolist(), strict=True):
+            texts[k].append(id)
+        output, state, _ = model.encode(chosen[None], state)
+        hidden = output[0]
+    return texts
+
+
+def _columns(state: States, rows: Tensor) -> States:
+    return tuple((h[:, rows], c[:, rows]) for h, c in state)
+
+
+def _choose(log_p: Tensor, chances: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:
+    """Return one word (B,) of each distribution (B, V): where its running sum passes the chance (B,) in [0, 1)."""
+    if temperature == 0:
+        return log_p.argmax(-1)
+    # The maximum is taken off first, so that the smallest temperature leaves it finite.
+    p = ((log_p.double() - log_p.max(-1, keepdim=True).values) / temperature).softmax(-1)
+    p, words = p.sort(descending=True, stable=True) if top_k or top_p < 1 else (p, None)
+    if top_k:
+        p[:, top_k:] = 0
+    if top_p < 1:
+        p /= p.sum(-1, keepdim=True)
+        p[p.cumsum(-1) - p >= top_p] = 0
+    sums = p.cumsum(-1)
+    place = torch.searchsorted(sums, chances[:, None] * sums[:, -1:], right=True)
+    place = place.clamp(max=(sums < sums[:, -1:]).sum(-1, keepdim=True))  # rounding must not pick what has no share
+    return (place if words is None else words.gather(1, place))[:, 0]
+
+
+def _check(words: int, count: int, temperature: float, top_k: int, top_p: float) -> None:
+    at_least_one(words=words, count=count)
+    if not (temperature >= 0 and math.isfinite(temperature)):
+        raise UserError(f"temperature {temperature}: a number of 0 or more is needed")
+    if top_k < 0:
+        raise UserError(f"top_k {top_k}: 0 (all words) or more is needed")
+    if not 0 < top_p <= 1:
+        raise UserError(f"top_p {top_p}: more than 0 and at most 1 is needed")

@@ -1,0 +1,241 @@
+"""How well a language model predicts words: `score` for sentences, `evaluate` for a stream of text.
+
+A sentence is read alone, from a zero state, as `<eos> w1 … wn`; every word and the closing `<eos>` are scored, the
+first word given `<eos>`. A stream is read the same way from end to end, the state carried. All figures are in nats.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onlstm.errors import UserError
+from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.softmax import word_log_probs
+
+_SENTENCES, _WORDS = 20_000, 500_000
+"""What `score_each` sorts at once, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceScore:
+    """The surprisal, -log p in nats, of a sentence's words."""
+
+    words: list[str]
+    """As they stand in the text."""
+    ids: list[int]
+    """What the model read for them."""
+    surprisal: list[float]
+    """One for each word; the first word's is given `<eos>` and a zero state."""
+    eos: float
+    """That of the closing `<eos>`."""
+
+    @property
+    def total(self) -> float:
+        """The sum over all words, without `<eos>`."""
+        return math.fsum(self.surprisal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How well a stream of text was predicted."""
+
+    nll: float
+    """Mean negative log-probability of a token, `<eos>` counted, in nats."""
+    tokens: int
+    """What the mean is taken over."""
+    unk_rate: float
+    """Share of the words (`<eos>` is none) that are `<unk>`."""
+
+    @property
+    def perplexity(self) -> float:
+        """e to the nll; infinite if that is too much for a float."""
+        return math.inf if self.nll > 700 else math.exp(self.nll)
+
+    @property
+    def bits_per_word(self) -> float:
+        """The nll in bits."""
+        return self.nll / math.log(2)
+
+
+def score(
+    model: LanguageModel, sentences: Iterable[str | Sequence[str]], *, tokens_at_once: int = 1024
+) -> list[SentenceScore]:
+    """Return the score of each sentence, in order: raw text (a string) or words (a sequence of strings).
+
+    Sentences of like length are computed together; `tokens_at_once` bounds the memory, also for a single long one.
+
+    >>> from onlstm.lm.model import LMConfig
+    >>> from onlstm.text.tokenizer import Tokenizer
+    >>> config = LMConfig(vocab_size=4, embedding_size=4, hidden_size=8, chunk_size=2)
+    >>> model = LanguageModel(config, Tokenizer.of_words(["dogs", "bark"]))
+    >>> found, = score(model, ["dogs bark"])
+    >>> found.words, len(found.surprisal), found.eos > 0
+    (['dogs', 'bark'], 2, True)
+    """
+    return list(score_each(model, sentences, tokens_at_once=tokens_at_once))
+
+
+def score_each(
+    model: LanguageModel, sentences: Iterable[str | Sequence[str]], *, tokens_at_once: int = 1024
+) -> Iterator[SentenceScore]:
+    """Yield what `score` returns, for inputs of any size: some thousand sentences are in memory at a time."""
+    if isinstance(sentences, str):
+        raise UserError("sentences: a list of sentences is needed, not a string; for a single one write [text]")
+    at_least_one(tokens_at_once=tokens_at_once)
+    tokenizer = tokenizer_of(model)
+    words: list[list[str]] = []
+    ids: list[list[int]] = []
+    waiting = 0
+    for sentence in sentences:
+        each_words, each_ids = words_and_ids(tokenizer, sentence)
+        words.append(each_words)
+        ids.append(each_ids)
+        waiting += len(each_ids)
+        if len(ids) >= _SENTENCES or waiting >= _WORDS:
+            yield from _scores(model, words, ids, tokens_at_once)
+            words, ids, waiting = [], [], 0
+    yield from _scores(model, words, ids, tokens_at_once)
+
+
+def evaluate(
+    model: LanguageModel, ids: np.ndarray, *, batch: int = 1, window: int | None = None, compat: bool = False
+) -> Evaluation:
+    """Return how well the stream `ids` is predicted, each token from all before it and an `<eos>` in front.
+
+    `batch` cuts the stream into so many columns, each read from a zero state: faster, a little worse. `window`, the
+    steps computed at once, changes nothing but speed. `compat` counts like the original code: no `<eos>` in front and
+    what does not fill the columns cut off, so a column's first token is not predicted; yet divided by all tokens.
+    """
+    at_least_one(batch=batch, window=1 if window is None else window)
+    tokenizer = tokenizer_of(model)
+    x, words = _columns(ids, batch, tokenizer.eos_id, compat)
+    if not words.size:
+        raise UserError(
+            f"batch {batch}: {len(ids)} tokens in so many columns leave nothing to predict; use longer text"
+        )
+    total = _total_nll(model, x, words, window or max(1, 1024 // batch))
+    tokens = batch * (x.shape[1] + 1) if compat else len(ids)
+    return Evaluation(nll=total / tokens, tokens=tokens, unk_rate=unk_rate(tokenizer, ids))
+
+
+@contextmanager
+def evaluating(model: LanguageModel) -> Iterator[torch.device]:
+    """Put the model into evaluation mode for a while; yield its device."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield model.embedding.weight.device
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def tokenizer_of(model: LanguageModel) -> Any:
+    """Return the model's tokenizer, or say that it has none."""
+    if model.tokenizer is None:
+        raise UserError("the model has no tokenizer: load it from its folder, or set model.tokenizer")
+    return model.tokenizer
+
+
+def words_and_ids(tokenizer: Any, sentence: str | Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the words of raw text, or those given, and their ids."""
+    if not isinstance(sentence, str):
+        return list(sentence), tokenizer.ids(sentence)
+    tokens = tokenizer.tokens(sentence)
+    return [token.text for token in tokens], [token.id for token in tokens]
+
+
+def unk_rate(tokenizer: Any, ids: np.ndarray) -> float:
+    """Return the share of `<unk>` among all ids but `<eos>`."""
+    words = int(np.count_nonzero(ids != tokenizer.eos_id))
+    return int(np.count_nonzero(ids == tokenizer.unk_id)) / max(1, words)
+
+
+def at_least_one(**options: int) -> None:
+    """Raise a `UserError` that names the option unless all are positive."""
+    for name, value in options.items():
+        if value < 1:
+            raise UserError(f"{name} {value}: at least 1 is needed")
+
+
+def _scores(
+    model: LanguageModel, words: list[list[str]], ids: list[list[int]], tokens_at_once: int
+) -> Iterator[SentenceScore]:
+    for each_words, each_ids, found in zip(words, ids, _surprisals(model, ids, tokens_at_once), strict=True):
+        yield SentenceScore(words=each_words, ids=each_ids, surprisal=found[:-1], eos=found[-1])
+
+
+@torch.no_grad()
+def _surprisals(model: LanguageModel, sentences: list[list[int]], tokens_at_once: int) -> list[list[float]]:
+    """Return those of every word and the closing `<eos>`; longest sentences first, as many at once as are allowed."""
+    order = sorted(range(len(sentences)), key=lambda k: -len(sentences[k]))
+    out: list[list[float]] = [[] for _ in sentences]
+    with evaluating(model):
+        while order:
+            count = max(1, tokens_at_once // (len(sentences[order[0]]) + 1))
+            batch, order = order[:count], order[count:]
+            steps = max(1, tokens_at_once // len(batch))
+            for k, found in zip(batch, _batch(model, [sentences[k] for k in batch], steps), strict=True):
+                out[k] = found
+    return out
+
+
+def _batch(model: LanguageModel, sentences: list[list[int]], steps: int) -> list[list[float]]:
+    """Return the surprisals of sentences, longest first, computed `steps` words at a time."""
+    lengths = torch.tensor([len(each) + 1 for each in sentences])
+    text = np.full((len(sentences), int(lengths[0]) + 1), model.tokenizer.eos_id)
+    for row, each in zip(text, sentences, strict=True):
+        row[1 : len(each) + 1] = each
+    ids = torch.from_numpy(text.T.copy()).to(model.embedding.weight.device)
+    out = torch.zeros(len(ids) - 1, len(sentences), dtype=model.embedding.weight.dtype)
+    state: States | None = None
+    for first in range(0, len(out), steps):
+        live = int((lengths > first).sum())
+        if state:
+            state = tuple((h[:, :live], c[:, :live]) for h, c in state)
+        last = min(first + steps, len(out))
+        hidden, state, _ = model.encode(ids[first:last, :live], state)
+        real = torch.arange(first, last)[:, None] < lengths[:live]
+        out[first:last, :live][real] = -_log_probs(model, hidden, ids[first + 1 : last + 1, :live], real).cpu()
+    return [row[:length].tolist() for row, length in zip(out.T, lengths, strict=True)]
+
+
+def _log_probs(model: LanguageModel, hidden: Tensor, words: Tensor, real: Tensor) -> Tensor:
+    """Return the log-probability of each of the real words (T, B) after states (T, B, H), flat."""
+    chosen = real.to(hidden.device)
+    return word_log_probs(model.head, hidden[chosen], words[chosen])
+
+
+@torch.no_grad()
+def _total_nll(model: LanguageModel, x: np.ndarray, words: np.ndarray, window: int) -> float:
+    """Return the sum over all `words` (B, T) that are not -1, the ones after `x`, read in windows."""
+    total = 0.0
+    state: States | None = None
+    with evaluating(model) as device:
+        for first in range(0, x.shape[1], window):
+            now, after = (
+                torch.from_numpy(each[:, first : first + window].T.astype(np.int64, order="C")).to(device)
+                for each in (x, words)
+            )
+            hidden, state, _ = model.encode(now, state)
+            total -= _log_probs(model, hidden, after, after >= 0).sum(dtype=torch.float64).item()
+    return total
+
+
+def _columns(ids: np.ndarray, batch: int, eos: int, compat: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is read (B, T), and the words after it, -1 where there is none."""
+    if compat:
+        length = len(ids) // batch
+        rows = ids[: batch * length].reshape(batch, length)
+        return rows[:, :-1], rows[:, 1:]
+    length = -(-len(ids) // batch)
+    stream = np.full(batch * length + 1, -1, dtype=np.int64)
+    stream[0], stream[1 : len(ids) + 1] = eos, ids
+    words = stream[1:].reshape(batch, length)
+    return np.where(stream < 0, eos, stream)[:-1].reshape(batch, length), words

@@ -1,0 +1,124 @@
+"""From hidden states to words: the full softmax, a mixture of softmaxes (Yang et al. 2018), an adaptive one
+(Grave et al. 2017).
+
+Each head answers two questions about states (N, H): `log_probs`, of every word, and `mean_nll` of given words, for
+training. `word_log_probs` is the log-probability of given words, for scoring.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from onlstm.lm.dropout import Masks
+
+_LOGITS_AT_ONCE = 1 << 22
+"""Logits in memory at any time, however many words are asked for: what a processor's caches hold."""
+
+
+class FullSoftmax(nn.Linear):
+    """One logit for each word. Training never holds all logits of a step: gradients are taken slice by slice."""
+
+    def log_probs(self, h: Tensor) -> Tensor:
+        """Return (N, V) from (N, H)."""
+        return F.linear(h, self.weight, self.bias).log_softmax(-1)
+
+    def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
+        """Return the mean negative log-probability of words (N,)."""
+        loss: Tensor = _MeanNll.apply(h, self.weight, self.bias, words)  # type: ignore[no-untyped-call]
+        return loss
+
+
+class MixtureSoftmax(FullSoftmax):
+    """K softmaxes over as many contexts made from each state, weighted by a prior made from it too."""
+
+    def __init__(self, hidden_size: int, embedding_size: int, vocab_size: int, k: int, dropout: float) -> None:
+        super().__init__(embedding_size, vocab_size)
+        self.k, self.dropout = k, dropout
+        self.prior = nn.Linear(hidden_size, k, bias=False)
+        self.latent = nn.Linear(hidden_size, k * embedding_size)
+
+    def log_probs(self, h: Tensor) -> Tensor:
+        """Return (N, V) from (N, H)."""
+        return self._mixed(h, torch.tanh(self.latent(h)))
+
+    def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
+        """Return the mean negative log-probability of words (N,)."""
+        contexts = torch.tanh(self.latent(h))
+        if self.training and self.dropout:
+            contexts = contexts * (masks.kept((1, contexts.shape[-1]), self.dropout, h) / (1 - self.dropout))
+        return F.nll_loss(self._mixed(h, contexts), words)
+
+    def _mixed(self, h: Tensor, contexts: Tensor) -> Tensor:
+        each = F.linear(contexts.view(len(h), self.k, -1), self.weight, self.bias).log_softmax(-1)
+        weighted: Tensor = each + self.prior(h).log_softmax(-1)[..., None]
+        return weighted.logsumexp(1)
+
+
+class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
+    """Frequent words in the head, rare ones in ever narrower tails; the vocabulary is in order of frequency."""
+
+    def __init__(self, hidden_size: int, vocab_size: int) -> None:
+        cutoffs = [c for c in (2000, 10_000, 50_000, 200_000) if c < vocab_size] or [max(1, vocab_size // 2)]
+        super().__init__(hidden_size, vocab_size, cutoffs)
+
+    def log_probs(self, h: Tensor) -> Tensor:
+        """Return (N, V) from (N, H)."""
+        return self.log_prob(h)
+
+    def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
+        """Return the mean negative log-probability of words (N,)."""
+        loss: Tensor = self(h, words).loss
+        return loss
+
+
+Head = FullSoftmax | AdaptiveSoftmax
+
+
+@torch.no_grad()
+def word_log_probs(head: Head, h: Tensor, words: Tensor) -> Tensor:
+    """Return the log-probability (N,) of words (N,) after states (N, H)."""
+    out = torch.empty(len(words), dtype=h.dtype, device=h.device)
+    for rows in _slices(len(words), head):
+        if isinstance(head, AdaptiveSoftmax):
+            out[rows] = head(h[rows], words[rows]).output
+        else:
+            out[rows] = head.log_probs(h[rows]).gather(1, words[rows, None])[:, 0]
+    return out
+
+
+def _slices(count: int, head: Head) -> Iterator[slice]:
+    width = head.n_classes if isinstance(head, AdaptiveSoftmax) else head.weight.shape[0]
+    return _rows(count, width * getattr(head, "k", 1))
+
+
+def _rows(count: int, width: int) -> Iterator[slice]:
+    step = max(1, _LOGITS_AT_ONCE // width)
+    return (slice(first, min(first + step, count)) for first in range(0, count, step))
+
+
+class _MeanNll(torch.autograd.Function):
+    """The mean cross entropy of a linear layer; forward computes the gradients too, while each logit is at hand."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor) -> Tensor:
+        learns = any(ctx.needs_input_grad)
+        total = h.new_zeros((), dtype=torch.float64)
+        grads = [torch.empty_like(h), torch.zeros_like(weight), torch.zeros_like(bias)] if learns else []
+        for rows in _rows(len(words), len(weight)):
+            log_p = torch.addmm(bias, h[rows], weight.t()).log_softmax(-1)
+            total -= log_p.gather(1, words[rows, None]).sum(dtype=torch.float64)
+            if learns:
+                d_logits = log_p.exp_().scatter_add_(1, words[rows, None], log_p.new_full((len(log_p), 1), -1.0))
+                d_logits /= len(words)
+                torch.mm(d_logits, weight, out=grads[0][rows])
+                grads[1].addmm_(d_logits.t(), h[rows])
+                grads[2].add_(d_logits.sum(0))
+        ctx.save_for_backward(*grads)
+        return (total / len(words)).to(h.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(grad * d_loss[0] for grad in ctx.saved_tensors), None)

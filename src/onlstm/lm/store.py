@@ -1,0 +1,123 @@
+"""The model folder: `config.json`, `model.safetensors`, `tokenizer.json`; written whole, checked on reading.
+
+The header of the safetensors file holds the SHA-256 of its tensors, and config.json that of tokenizer.json, so that
+each file can be replaced alone and damage is still found. Nothing is ever unpickled.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from onlstm import __version__, files
+from onlstm.errors import UserError
+from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.text.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+
+
+def save_model(model: LanguageModel, folder: Path) -> None:
+    """Write the model's folder."""
+    save_description(model, folder)
+    save_weights(model, folder)
+
+
+def save_description(model: LanguageModel, folder: Path) -> None:
+    """Write everything but the weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.tokenizer.save(folder / TOKENIZER)
+    described = {
+        "format_version": FORMAT_VERSION,
+        "onlstm_version": __version__,
+        "model": asdict(model.config),
+        "tokenizer_sha256": _sha256(folder / TOKENIZER),
+    }
+    files.write(folder / CONFIG, json.dumps(described, indent=1) + "\n")
+
+
+def save_weights(model: LanguageModel, folder: Path) -> None:
+    """Write the weights alone."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    if model.config.tied:
+        del tensors["decoder.weight"]
+    header = {"format_version": str(FORMAT_VERSION), "sha256": _digest(tensors)}
+    files.write(folder / WEIGHTS, save(tensors, header))
+
+
+def load_model(folder: Path) -> LanguageModel:
+    """Return the model of a folder, in evaluation mode, with its tokenizer."""
+    described = read_config(folder)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if _sha256(folder / TOKENIZER) != described.get("tokenizer_sha256"):
+        raise UserError(f"{folder / TOKENIZER}: not the file this model was saved with; copy the whole folder again")
+    try:
+        config = LMConfig(**described["model"])
+    except (TypeError, KeyError) as error:
+        raise UserError(f"{folder / CONFIG}: not a language model's configuration ({error})") from None
+    if len(tokenizer) != config.vocab_size:
+        raise UserError(f"{folder / TOKENIZER}: {len(tokenizer)} words, but the model has {config.vocab_size}")
+    model = LanguageModel(config, tokenizer)
+    tensors = _read_weights(folder / WEIGHTS)
+    if config.tied and "embedding.weight" in tensors:
+        tensors["decoder.weight"] = tensors["embedding.weight"]
+    try:
+        dtype = next(iter(tensors.values())).dtype
+        model.to(dtype if dtype == torch.float64 else torch.float32).load_state_dict(tensors)
+    except (RuntimeError, StopIteration) as error:
+        first = next(iter(str(error).splitlines()[1:]), str(error)).strip()
+        raise UserError(f"{folder / WEIGHTS}: does not fit {CONFIG}: {first}") from None
+    return model.eval()
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return what config.json says, or a `UserError` that tells what the folder is instead."""
+    path = folder / CONFIG
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such model folder" if not folder.exists() else f"{folder}: a file, not a folder")
+    if not path.is_file():
+        there = ", ".join(sorted(item.name for item in folder.iterdir())[:5]) or "nothing"
+        raise UserError(f"{folder}: not a model folder: no {CONFIG} (there is {there})")
+    try:
+        described = json.loads(path.read_text())
+        version = described["format_version"]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path}: damaged, or not written by onlstm") from None
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}: install a version that fits")
+    return dict(described)
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise UserError(f"{path}: missing; the folder has no weights (was training cut off before its first epoch?)")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            digest = (file.metadata() or {}).get("sha256")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: truncated or not a safetensors file ({error}); copy it again") from None
+    if digest != _digest(tensors):
+        raise UserError(f"{path}: damaged: its SHA-256 is not the one it was saved with; copy it again")
+    return tensors
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    """Return the SHA-256 of names, types, shapes and bytes, in order of names."""
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name]
+        found.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        found.update(value.contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
