@@ -1,0 +1,45 @@
+"""What all commands share: the application, options, lines for people and JSON for machines."""
+
+import json
+import sys
+import time
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from onlstm import __version__
+from onlstm.errors import UserError
+
+app = App(
+    name="onlstm",
+    version=f"onlstm {__version__}",
+    help="Recurrent networks that find syntax by themselves: the ON-LSTM of Shen et al. 2019.",
+)
+
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object; progress goes to stderr.")]
+Threads = Annotated[int | None, Parameter(help="Processor threads (default: all cores).")]
+
+
+def many(text: str) -> Parameter:
+    """An option that takes several words."""
+    return Parameter(consume_multiple=True, negative="", help=text)
+
+
+def set_threads(count: int | None) -> None:
+    """Let torch use so many threads."""
+    if count is None:
+        return
+    if count < 1:
+        raise UserError(f"--threads {count}: at least 1 is needed")
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def say(line: str, json: bool) -> None:
+    print(line, file=sys.stderr if json else sys.stdout, flush=True)
+
+
+def json_text(command: str, started: float, seed: int | None, found: dict[str, Any]) -> str:
+    common = {"command": command, "version": __version__, "argv": sys.argv[1:], "seed": seed}
+    return json.dumps(common | found | {"seconds": time.perf_counter() - started}, indent=1)

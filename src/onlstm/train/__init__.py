@@ -1,0 +1,1 @@
+"""Training: truncated back-propagation with carried state, NT-ASGD or AdamW, exact resume, many processes."""

@@ -1,0 +1,58 @@
+"""`trainer.pt`: everything a run needs to go on as if it had never stopped, in one file that is replaced whole.
+
+It holds tensors, numbers and strings only and is read with `weights_only`. `Lock` keeps two trainers out of one folder.
+"""
+
+import fcntl
+import pickle
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from onlstm import files
+from onlstm.errors import UserError
+
+FORMAT_VERSION = 1
+NAME = "trainer.pt"
+
+
+def save(folder: Path, content: dict[str, Any]) -> None:
+    """Replace the folder's checkpoint; after a crash or on a full disk the old one is still there."""
+    files.write(folder / NAME, lambda file: torch.save({"format_version": FORMAT_VERSION, **content}, file))
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Return what `save` was given."""
+    path = folder / NAME
+    if not path.is_file():
+        raise UserError(f"{folder}: nothing to resume: no {NAME} there; start it without --resume")
+    try:
+        content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        version = content.get("format_version")
+    except (RuntimeError, EOFError, OSError, AttributeError, pickle.UnpicklingError) as error:
+        raise UserError(f"{path}: damaged, or not a checkpoint ({str(error).splitlines()[0]})") from None
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}")
+    return content
+
+
+class Lock:
+    """Held while a process trains in a folder; the system lets go of it when the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / ".lock"
+
+    def __enter__(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("w")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{self._path.parent}: another process is training there") from None
+        except OSError as error:
+            raise UserError(f"{self._path.parent}: cannot write there: {error.strerror}") from None
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._file.close()

@@ -1,0 +1,86 @@
+"""What a run is told (`TrainConfig`) and where it is (`Progress`)."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from onlstm.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How to train; the defaults are the paper's for the Penn Treebank."""
+
+    epochs: int = 1000
+    """Passes over the text."""
+    batch_size: int = 20
+    """Columns of text that are read side by side (over all processes)."""
+    bptt: int = 70
+    """Words a gradient reaches back; the mean of the windows' lengths with vary_bptt."""
+    vary_bptt: bool = True
+    """Draw each window's length, from N(bptt, 5) or (1 in 20) N(bptt/2, 5), and scale the learning rate with it."""
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """The rule of the step."""
+    lr: float = 30.0
+    """Learning rate."""
+    schedule: Literal["constant", "plateau", "cosine", "one-cycle"] = "constant"
+    """Of the learning rate; plateau divides it by 4 after an epoch without improvement."""
+    warmup: float = 0.1
+    """Share of the training in which cosine and one-cycle rise."""
+    clip: float = 0.25
+    """Largest global norm of the gradient; 0: any."""
+    weight_decay: float = 1.2e-6
+    """Of all weights."""
+    alpha: float = 2.0
+    """Weight of the mean square of the last layer's output (AR)."""
+    beta: float = 1.0
+    """Weight of the mean square of its change over time (TAR)."""
+    averaging: Literal["none", "nt-asgd", "asgd-compat"] = "nt-asgd"
+    """Average the weights once validation stalls; asgd-compat does it with torch.optim.ASGD, as the original."""
+    patience: int = 5
+    """Epochs without improvement that start the averaging."""
+    finetune_epoch: int = 500
+    """Epoch after which the averaging starts afresh; 0: never."""
+    valid_batch_size: int = 10
+    """Columns of the validation text."""
+    checkpoint_minutes: float = 10.0
+    """Time between two checkpoints within an epoch."""
+    log_steps: int = 200
+    """Steps between two records of progress."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "bptt", "valid_batch_size", "log_steps"):
+            if getattr(self, name) < 1:
+                raise UserError(f"train.{name} {getattr(self, name)}: at least 1 is needed")
+        if not self.lr > 0:
+            raise UserError(f"train.lr {self.lr}: a number above 0 is needed")
+        if not 0 <= self.warmup < 1:
+            raise UserError(f"train.warmup {self.warmup}: a share from 0 to less than 1 is needed")
+        if self.averaging != "none" and self.optimizer != "sgd":
+            raise UserError(f"train.averaging {self.averaging}: only with optimizer: sgd; say averaging: none")
+
+
+@dataclass
+class Progress:
+    """Where a run is; all of it goes into the checkpoint."""
+
+    epoch: int = 0
+    """Epochs finished."""
+    step: int = 0
+    cursor: int = 0
+    """Place in the columns where the next window starts."""
+    loss_sum: float = 0.0
+    """Of this epoch, weighted by length."""
+    length_sum: int = 0
+    history: list[float] = field(default_factory=list)
+    """Validation loss after each epoch."""
+    best: float = math.inf
+    best_epoch: int = 0
+    averaging_since: int | None = None
+    """The epoch after which averaging began."""
+    lr_factor: float = 1.0
+    """What plateaus have made of the learning rate."""
+    seconds: float = 0.0
+    """Time spent, over all sittings."""
+    log_bytes: int = 0
+    """Length of log.jsonl at the checkpoint; what a killed run wrote after it is cut off."""
