@@ -22,7 +22,7 @@ from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.lm.score import score
 from onlstm.text.tokenizer import Tokenizer
 
-TARGET, SENTENCES, SAMPLE, ROUNDS = 6.0, 10_000, 300, 10
+TARGET, SENTENCES, SAMPLE, ROUNDS = 6.0, 10_000, 300, 5
 
 
 @torch.no_grad()

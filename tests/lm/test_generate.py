@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from onlstm.errors import UserError
-from onlstm.lm.generate import generate
+from onlstm.lm.generate import _choose, generate
 from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.text.tokenizer import Tokenizer
 
@@ -88,6 +88,13 @@ def _chi_square(words, p):
     assert (counts[p == 0] == 0).all()
     expected = p[p > 0] * len(words)
     return ((counts[p > 0] - expected) ** 2 / expected).sum().item()
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (3, 1.0), (0, 0.99)])
+def test_the_ends_of_the_scale_never_pick_what_has_no_share(top_k, top_p):
+    log_p = torch.tensor([[0, 0.7, 0.2, 0.1, 0]]).log().expand(3, -1)
+    chosen = _choose(log_p, torch.tensor([0, 0.75, 1], dtype=torch.float64), 1.0, top_k, top_p)
+    assert chosen.tolist() == [1, 2, 3]
 
 
 def test_the_same_seed_gives_the_same_text_and_more_of_it():

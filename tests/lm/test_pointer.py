@@ -166,6 +166,8 @@ def test_dynamic_tuning_finds_the_best_pair():
     found = tune_dynamic(small, STREAM, lrs, decays, 40)
     assert (found.lr, found.decay) == min(pairs, key=lambda pair: pairs[pair])
     assert (found.nll, found.window) == (min(pairs.values()), 5)
+    assert math.isnan(evaluate_dynamic(small, STREAM, lr=1e308).nll)
+    assert tune_dynamic(small, STREAM, (1e308, 0.1), (0.0,)).lr == 0.1
 
 
 def test_mistakes_are_named():

@@ -95,7 +95,7 @@ def test_a_long_sentence_is_read_in_windows(monkeypatch):
     long = [WORDS[k * k % 28] for k in range(3000)]
     steps = []
     encode = small.encode
-    monkeypatch.setattr(small, "encode", lambda ids, state: steps.append(ids.numel()) or encode(ids, state))
+    monkeypatch.setattr(small, "encode", lambda ids, state=None: steps.append(ids.numel()) or encode(ids, state))
     found, short = score(small, [long, ["w1"]], tokens_at_once=100)
     assert max(steps) <= 100
     assert [*found.surprisal, found.eos] == pytest.approx(plainly(small, found.ids), abs=1e-9)

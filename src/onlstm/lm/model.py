@@ -78,8 +78,7 @@ class LMConfig:
             if isinstance(p, float | int) and not 0 <= p < 1:
                 raise UserError(f"model.{name} {p}: a number from 0 to less than 1 is needed")
         if self.rnn == "onlstm":
-            for size in self.sizes:
-                _check_chunk(size, self.chunk_size)
+            _check_chunk(self.sizes, self.chunk_size)
         if self.softmax == "adaptive" and (self.tied or self.mos):
             raise UserError("model.softmax adaptive: not with tied embeddings or mos; say tied: false, mos: 0")
         if self.tied and not self.mos and self.sizes[-1] != self.embedding_size:
@@ -245,10 +244,11 @@ def _head(config: LMConfig) -> Head:
     return FullSoftmax(last, config.vocab_size)
 
 
-def _check_chunk(size: int, chunk: int) -> None:
-    if size % chunk or size == chunk:
-        near = sorted((c for c in range(1, size) if size % c == 0), key=lambda c: abs(c - chunk))[:2]
+def _check_chunk(sizes: tuple[int, ...], chunk: int) -> None:
+    works = [c for c in range(1, min(sizes)) if not any(size % c for size in sizes)]
+    if chunk not in works:
+        near = [*[c for c in works if c < chunk][-1:], *[c for c in works if c > chunk][:1]]
         raise UserError(
-            f"model.chunk_size {chunk}: a layer of {size} neurons needs a proper divisor; nearest that work: "
-            + ", ".join(map(str, sorted(near)))
+            f"model.chunk_size {chunk}: layers of {', '.join(map(str, sizes))} neurons need a common proper divisor; "
+            f"nearest that work: {', '.join(map(str, near))}"
         )

@@ -109,6 +109,6 @@ def _blocks(model: LanguageModel, ids: np.ndarray, size: int) -> Iterator[tuple[
         now, after = (each.to(model.embedding.weight.device) for each in columns.window(first, block))
         output, state, _ = model.encode(now, state)
         h, after = output[:, 0], after[:, 0]
-        hidden = h if hidden is None else torch.cat((hidden[-size + 1 :], h))
+        hidden = h if hidden is None else torch.cat((hidden[-size:], h))
         words = after if words is None else torch.cat((words[-size:], after))
         yield first, word_log_probs(model.head, h, after), hidden, words

@@ -176,34 +176,42 @@ def _surprisals(model: LanguageModel, sentences: list[list[int]], tokens_at_once
     """Return those of every word and the closing `<eos>`; longest sentences first, as many at once as are allowed."""
     order = sorted(range(len(sentences)), key=lambda k: -len(sentences[k]))
     out: list[list[float]] = [[] for _ in sentences]
-    with evaluating(model):
+    with evaluating(model) as device:
+        hidden, start, _ = model.encode(torch.tensor([[model.tokenizer.eos_id]], device=device))
+        first = -model.head.log_probs(hidden[0])[0]
         while order:
             count = max(1, tokens_at_once // (len(sentences[order[0]]) + 1))
             batch, order = order[:count], order[count:]
-            steps = max(1, tokens_at_once // len(batch))
-            for k, found in zip(batch, _batch(model, [sentences[k] for k in batch], steps), strict=True):
-                out[k] = found
+            found = _batch(model, [sentences[k] for k in batch], start, first, max(1, tokens_at_once // len(batch)))
+            for k, each in zip(batch, found, strict=True):
+                out[k] = each
     return out
 
 
-def _batch(model: LanguageModel, sentences: list[list[int]], steps: int) -> list[list[float]]:
-    """Return the surprisals of sentences, longest first, computed `steps` words at a time."""
-    lengths = torch.tensor([len(each) + 1 for each in sentences])
+def _batch(
+    model: LanguageModel, sentences: list[list[int]], start: States, first: Tensor, steps: int
+) -> list[list[float]]:
+    """Return the surprisals of sentences, longest first, computed `steps` words at a time.
+
+    All begin alike: with the states `start` after `<eos>` and the surprisals `first` (V,) of what may follow it.
+    """
+    lengths = torch.tensor([len(each) for each in sentences])
     text = np.full((len(sentences), int(lengths[0]) + 1), model.tokenizer.eos_id)
     for row, each in zip(text, sentences, strict=True):
-        row[1 : len(each) + 1] = each
-    ids = torch.from_numpy(text.T.copy()).to(model.embedding.weight.device)
-    out = torch.zeros(len(ids) - 1, len(sentences), dtype=model.embedding.weight.dtype)
-    state: States | None = None
-    for first in range(0, len(out), steps):
-        live = int((lengths > first).sum())
-        if state:
-            state = tuple((h[:, :live], c[:, :live]) for h, c in state)
-        last = min(first + steps, len(out))
-        hidden, state, _ = model.encode(ids[first:last, :live], state)
-        real = torch.arange(first, last)[:, None] < lengths[:live]
-        out[first:last, :live][real] = -_log_probs(model, hidden, ids[first + 1 : last + 1, :live], real).cpu()
-    return [row[:length].tolist() for row, length in zip(out.T, lengths, strict=True)]
+        row[: len(each)] = each
+    ids = torch.from_numpy(text.T.copy()).to(first.device)
+    out = torch.zeros(ids.shape, dtype=first.dtype)
+    out[0] = first[ids[0]].cpu()
+    state: States = tuple((h.repeat(1, len(text), 1), c.repeat(1, len(text), 1)) for h, c in start)
+    for begin in range(0, len(ids) - 1, steps):
+        end = min(begin + steps, len(ids) - 1)
+        live = int((lengths > begin).sum())
+        now = tuple((h[:, :live], c[:, :live]) for h, c in state)
+        hidden, state, _ = model.encode(ids[begin:end, :live], now)
+        real = torch.arange(begin, end)[:, None] < lengths[:live]
+        words = ids[begin + 1 : end + 1, :live]
+        out[begin + 1 : end + 1, :live][real] = -_log_probs(model, hidden, words, real).cpu()
+    return [row[: length + 1].tolist() for row, length in zip(out.T, lengths, strict=True)]
 
 
 def _log_probs(model: LanguageModel, hidden: Tensor, words: Tensor, real: Tensor) -> Tensor:

@@ -159,8 +159,7 @@ class _Reading:
                 self.broken.append(str(error))
         split = find_sources(self.files).files if self.files else {}
         self.others = {path for part in ("valid", "test") for path in split.get(part, [])}
-        names = ", ".join(sorted(path.name for path in self.others))
-        self.held_out = names or "every 20th line, held out of the text for it"
+        self.held_out = ", ".join(sorted(path.name for path in self.others)) or "every 20th line, held out for this"
         self._blocks = self._read()
         self._first = list(islice(self._blocks, 1))
         self.head = self._first[0][2][:1000] if self._first else []
@@ -203,15 +202,14 @@ class _Reading:
                 if re.search(pattern, line):
                     self.signs.setdefault(name, [0, f"{path}:{number}"])[0] += 1
         text = "\n".join(lines[:200])
-        case = {"upper": sum(map(str.isupper, text)), "lower": sum(map(str.islower, text))}
-        script = {"all": sum(map(str.isalpha, text)), "unspaced": len(_UNSPACED.findall(text))}
-        self.letters.update(case | script | {"commas": text.count(", ") - text.count(" , ")})
+        self.letters.update(upper=sum(map(str.isupper, text)), lower=sum(map(str.islower, text)))
+        self.letters.update(all=sum(map(str.isalpha, text)), unspaced=len(_UNSPACED.findall(text)))
+        self.letters["commas"] += text.count(", ") - text.count(" , ")
 
 
 def _diagnosis(reading: _Reading, reason: str, tokenizer: Tokenizer, counts: Counts, lengths: Lengths) -> Diagnosis:
     """Return the figures, yet without findings."""
-    kept, held = counts
-    known = set(tokenizer.vocabulary) - {UNK}
+    (kept, held), known = counts, set(tokenizer.vocabulary) - {UNK}
     missed = Counter({word: n for word, n in (kept + held).items() if word not in known and word != UNK})
     total, blank = int(lengths.sum()), int((lengths == 0).sum())
     sample = ([(t.text, t.id != tokenizer.unk_id) for t in tokenizer.tokens(line)] for line in reading.sample)
@@ -248,8 +246,8 @@ def _findings(d: Diagnosis, reading: _Reading, median: float, sign: str, of_run:
     if d.words < 100_000 and not of_run:
         yield f"too small to train on: {d.words:,} words; add text: 100,000 words show a trend, a million train a model"
     if median > 60 or d.longest > 1000:
-        size = f"median {median:.0f} words, longest {d.longest:,}"
-        yield f"long lines ({size}): paragraphs, not sentences; put one sentence on a line, at least before parsing"
+        long = f"long lines (median {median:.0f} words, longest {d.longest:,})"
+        yield f"{long}: paragraphs, not sentences; put one sentence on a line, at least before parsing"
     if median < 2 and d.words > 20:
         yield "most lines have one word; join the words of a sentence on one line"
     if len(reading.distinct) < 0.8 * reading.filled:
@@ -286,16 +284,13 @@ def _word_counts(words: PieceWords, blocks: list[Numbers]) -> Counter[str]:
 
 def _lengths(words: PieceWords, blocks: list[Numbers]) -> Lengths:
     """Return the words of every line."""
-    done = [np.zeros(0, np.int64)]
-    for some in blocks:
-        total = np.cumsum(np.where(some == 0, 0, words.lengths[some]))
-        done.append(np.diff(total[some == 0], prepend=0))
-    return np.concatenate(done)
+    totals = [np.cumsum(np.where(some == 0, 0, words.lengths[some]))[some == 0] for some in blocks]
+    return np.concatenate([np.zeros(0, np.int64), *(np.diff(some, prepend=0) for some in totals)])
 
 
 def _percent_unknown(counts: Counter[str], known: set[str]) -> float | None:
-    total = counts.total()
-    return 100 * sum(n for word, n in counts.items() if word not in known) / total if total else None
+    unknown = sum(n for word, n in counts.items() if word not in known)
+    return 100 * unknown / counts.total() if counts else None
 
 
 def _histogram(lengths: Lengths) -> tuple[tuple[str, int], ...]:

@@ -144,7 +144,7 @@ class Tokenizer:
         encoding = self._backend.encode(text)
         found: list[Token] = []
         starts = [start for start, _ in encoding.offsets[1:]] + [len(text)]
-        for id, (start, end), limit in zip(encoding.ids, encoding.offsets, starts, strict=True):
+        for id, (start, end), limit in zip(encoding.ids, encoding.offsets, starts, strict=False):
             if self.profile != "pretokenized":
                 start, end = self._whole(text, found[-1].end if found else 0, start, end, limit)
             found.append(Token(text[start:end], start, end, id))

@@ -1,0 +1,217 @@
+"""The trainer: exact resume wherever it is cut, averaging by its definition, and what it does when things go wrong."""
+
+import json
+import math
+
+import pytest
+import torch
+from small_runs import config, ids, model
+
+from onlstm.errors import UserError
+from onlstm.lm import store
+from onlstm.lm.model import LanguageModel
+from onlstm.train import checkpoint
+from onlstm.train.ntasgd import schedule
+from onlstm.train.trainer import Diverged, Trainer
+
+TRAIN, VALID = ids(60), ids(20, seed=1)
+RULES = {
+    "nt-asgd": {"averaging": "nt-asgd", "patience": 1, "lr": 20.0, "finetune_epoch": 3},
+    "asgd-compat": {"averaging": "asgd-compat", "patience": 1, "lr": 20.0, "finetune_epoch": 3},
+    "adamw": {"optimizer": "adamw", "averaging": "none", "lr": 0.01, "schedule": "one-cycle"},
+    "plateau": {"averaging": "none", "schedule": "plateau", "lr": 20.0, "vary_bptt": False},
+}
+
+
+def trainer(folder, listeners=(), seed=0, **more):
+    store.save_description(model(), folder)
+    return Trainer(model(), TRAIN, VALID, config(**more), folder, seed=seed, listeners=listeners)
+
+
+def state(run):
+    """Everything a run consists of."""
+    run.save()
+    content = checkpoint.load(run.folder)
+    del content["progress"]["seconds"], content["progress"]["log_bytes"]
+    return content
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("cut", ["epochs", "mid-epoch", "often"])
+def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, rule, cut):
+    losses = {"whole": [], "parts": []}
+    whole = trainer(tmp_path / "whole", [lambda r: losses["whole"].append(r.get("loss"))], **RULES[rule])
+    assert whole.run()
+    steps = whole.progress.step
+    places = {"epochs": [], "mid-epoch": [steps // 3, steps // 2 + 1], "often": range(1, steps, 5)}[cut]
+    run = trainer(tmp_path / "parts", [lambda r: losses["parts"].append(r.get("loss"))], **RULES[rule])
+    for place in places:
+        while run.progress.step < place:
+            stop_after(run, place)
+        run = resumed(tmp_path / "parts", losses["parts"], rule)
+    if cut == "epochs":
+        run.run(2)
+        run = resumed(tmp_path / "parts", losses["parts"], rule)
+    assert run.run()
+    assert losses["parts"] == losses["whole"]
+    assert same(state(run), state(whole))
+    if "asgd" in rule:
+        assert whole.progress.averaging_since is not None, "the averaging was not reached"
+
+
+def stop_after(run, place):
+    """Let it run to a step and stop it there as a signal would."""
+    run._listeners.insert(0, lambda record: run.stop() if run.progress.step == place else None)
+    assert not run.run()
+
+
+def resumed(folder, losses, rule):
+    run = trainer(folder, [lambda r: losses.append(r.get("loss"))], seed=99, **RULES[rule])
+    run.restore(checkpoint.load(folder))
+    return run
+
+
+def test_averages_are_the_mean_of_all_later_weights_and_are_what_is_validated(tmp_path):
+    run = trainer(tmp_path / "run", averaging="nt-asgd", epochs=1)
+    run.start_averaging()
+    seen = []
+    run._listeners.append(lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run._parameters]))
+    run.run()
+    mean = [torch.stack(each).mean(0) for each in zip(*seen, strict=True)]
+    saved = LanguageModel.load(tmp_path / "run").double()
+    for expected, found in zip(mean, saved.parameters(), strict=True):
+        assert torch.allclose(found, expected, atol=1e-12)
+    assert not torch.equal(mean[0], run._parameters[0])
+
+
+def test_averaging_starts_when_validation_stalls_and_once_more_for_fine_tuning(tmp_path):
+    run = trainer(tmp_path / "run", **RULES["nt-asgd"], epochs=1)
+    epochs = []
+    run.start_averaging = lambda: epochs.append(run.progress.epoch) or Trainer.start_averaging(run)
+    for epoch, loss in enumerate([3.0, 2.0, 2.5, 2.4, 2.3, 2.2], 1):
+        run.progress.epoch = epoch
+        run._react(loss)
+    # the trigger: worse than the best of all but the last 1; fine-tuning at epoch 3 then needs averaging to be on
+    assert epochs == [4]
+    run.config = config(**(RULES["nt-asgd"] | {"finetune_epoch": 9}))
+    run.progress.epoch = 9
+    run._react(1.0)
+    assert epochs == [4, 9]
+    assert run.progress.best_epoch == 9
+
+
+def test_plateaus_divide_the_learning_rate_by_four(tmp_path):
+    run = trainer(tmp_path / "run", **RULES["plateau"])
+    for loss, factor in ((3.0, 1.0), (3.1, 0.25), (2.9, 0.25), (2.9, 0.0625)):
+        run._react(loss)
+        assert run.progress.lr_factor == factor
+
+
+def test_schedules_rise_and_fall():
+    assert schedule("one-cycle", 0.0, 0.25) == pytest.approx(1 / 25)
+    assert schedule("cosine", 0.0, 0.25) == 0
+    for kind in ("one-cycle", "cosine"):
+        assert schedule(kind, 0.25, 0.25) == pytest.approx(1)
+        assert schedule(kind, 1.0, 0.25) == pytest.approx(0)
+        values = [schedule(kind, 0.25 + 0.75 * k / 50, 0.25) for k in range(51)]
+        assert values == sorted(values, reverse=True)
+    assert schedule("constant", 0.7, 0.25) == 1
+
+
+def test_window_lengths_are_drawn_as_the_original_draws_them(tmp_path):
+    run = trainer(tmp_path / "run", bptt=70)
+    lengths = [run._draw_length() for _ in range(20_000)]
+    short = sum(n < 52.5 for n in lengths) / len(lengths)
+    assert min(lengths) >= 5
+    assert short == pytest.approx(0.05, abs=0.006)
+    longer = [n for n in lengths if n > 52.5]
+    assert sum(longer) / len(longer) == pytest.approx(69.5, abs=0.2)  # int() cuts off half a word
+
+
+@pytest.mark.parametrize("vary", [True, False])
+def test_the_learning_rate_goes_with_the_window(tmp_path, vary):
+    run = trainer(tmp_path / "run", vary_bptt=vary, averaging="none", weight_decay=0.0, clip=0.0)
+    run._draw_length = lambda: 6
+    before = [p.detach().clone() for p in run._parameters]
+    run.step()
+    moved = [b - p.detach() for b, p in zip(before, run._parameters, strict=True)]
+    for change, p in zip(moved, run._parameters, strict=True):
+        assert torch.allclose(change, p.grad * 5.0 * (6 / 12 if vary else 1), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["nan", "huge"])
+def test_divergence_stops_with_the_step_and_keeps_the_last_good_checkpoint(tmp_path, kind):
+    run = trainer(tmp_path / "run")
+    run.run(1)
+    kept = (tmp_path / "run" / checkpoint.NAME).read_bytes()
+    with torch.no_grad():
+        run.model.decoder.bias.fill_(math.nan if kind == "nan" else 0.0)
+        run.model.decoder.bias[3] = 1000.0
+    step = run.progress.step
+    with pytest.raises(Diverged, match=rf"step {step + 1} \(epoch 2\): loss .*, gradient norm .*last checkpoint is kept"):
+        run.run()
+    assert (tmp_path / "run" / checkpoint.NAME).read_bytes() == kept
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    run = trainer(tmp_path / "run")
+    run.run(1)
+    kept = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
+
+    def full(content, file):
+        file.write(b"half a checkpoint")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(UserError, match=r"cannot write .*trainer.pt: No space left on device"):
+        run.save()
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == kept
+
+
+def test_two_trainers_do_not_share_a_folder(tmp_path):
+    with checkpoint.Lock(tmp_path), pytest.raises(UserError, match="another process is training there"):
+        checkpoint.Lock(tmp_path).__enter__()
+    with checkpoint.Lock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "nothing to resume"), (b"", "damaged"), (b"PK\x03\x04rubbish", "damaged")]
+)
+def test_a_checkpoint_that_is_none(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / checkpoint.NAME).write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        checkpoint.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_too_little_text_is_refused(tmp_path):
+    with pytest.raises(UserError, match="training text has 5 tokens; 4 columns need at least 8"):
+        Trainer(model(), TRAIN[:5], VALID, config(), tmp_path)
+
+
+def test_the_log_says_what_happened_and_is_cut_back_on_resume(tmp_path):
+    run = trainer(tmp_path / "run", log_steps=3, epochs=2)
+    run.run(1)
+    log = (tmp_path / "run" / "log.jsonl").read_text()
+    with (tmp_path / "run" / "log.jsonl").open("a") as file:
+        file.write('{"event": "step", "from": "a run that was killed"}\n')
+    again = trainer(tmp_path / "run", log_steps=3, epochs=2)
+    again.restore(checkpoint.load(tmp_path / "run"))
+    assert (tmp_path / "run" / "log.jsonl").read_text() == log
+    again.run()
+    records = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in records if r["event"] == "step"] == list(range(3, again.progress.step + 1, 3))
+    assert [r["epoch"] for r in records if r["event"] == "epoch"] == [1, 2]
+    assert records[-1]["valid_perplexity"] == pytest.approx(math.exp(again.progress.history[-1]))
