@@ -152,8 +152,8 @@ def test_a_part_of_the_batch_sees_its_columns_of_the_same_masks():
 def test_weight_drop_scales_training_or_evaluation(rnn, scale):
     p, ids = 0.5, some_ids(4)
     model = small(rnn=rnn, weight_dropout=p, weight_dropout_scale=scale)
-    kept = [Masks(g).kept for g in [torch.Generator().manual_seed(5)]][0]
-    masks = [kept(tuple(layer.weight_hh_l0.shape), p, layer.weight_hh_l0) for layer in model.layers]
+    drawn = Masks(torch.Generator().manual_seed(5))
+    masks = [drawn.kept(tuple(layer.weight_hh_l0.shape), p, layer.weight_hh_l0) for layer in model.layers]
     trained = model.loss(ids[:-1], ids[1:], None, Masks(torch.Generator().manual_seed(5))).nll
     evaluated = model.eval().loss(ids[:-1], ids[1:], None).nll
     plain = small(rnn=rnn)

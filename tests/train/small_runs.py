@@ -9,7 +9,7 @@ from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.train.config import TrainConfig
 
-WORDS = ["<unk>", "<eos>", *"the a cat dog bird sees hears of and old small who".split()]
+WORDS = ["<unk>", "<eos>", "the", "a", "cat", "dog", "bird", "sees", "hears", "of", "and", "old", "small", "who"]
 DROPOUT = {
     "dropout_embedding": 0.1,
     "dropout_input": 0.2,

@@ -85,7 +85,9 @@ def test_averages_are_the_mean_of_all_later_weights_and_are_what_is_validated(tm
     run = trainer(tmp_path / "run", averaging="nt-asgd", epochs=1)
     run.start_averaging()
     seen = []
-    run._listeners.append(lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run._parameters]))
+    run._listeners.append(
+        lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run._parameters])
+    )
     run.run()
     mean = [torch.stack(each).mean(0) for each in zip(*seen, strict=True)]
     saved = LanguageModel.load(tmp_path / "run").double()
@@ -158,7 +160,9 @@ def test_divergence_stops_with_the_step_and_keeps_the_last_good_checkpoint(tmp_p
         run.model.decoder.bias.fill_(math.nan if kind == "nan" else 0.0)
         run.model.decoder.bias[3] = 1000.0
     step = run.progress.step
-    with pytest.raises(Diverged, match=rf"step {step + 1} \(epoch 2\): loss .*, gradient norm .*last checkpoint is kept"):
+    with pytest.raises(
+        Diverged, match=rf"step {step + 1} \(epoch 2\): loss .*, gradient norm .*last checkpoint is kept"
+    ):
         run.run()
     assert (tmp_path / "run" / checkpoint.NAME).read_bytes() == kept
 

@@ -67,8 +67,8 @@ def train(
     with TrainingProgress(sys.stderr if json else sys.stdout) as progress:
         more = [tensorboard_listener(run)] if tensorboard else []
         found = task.run(request, progress.say, [progress, *more])
-    if found is None:
-        sys.exit(143)
+    if isinstance(found, int):  # a signal
+        sys.exit(128 + found)
     if not found:  # not the first process
         return
     if json:

@@ -47,8 +47,10 @@ class Request:
     """As the user typed it, for result.json."""
 
 
-def run(request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()) -> dict[str, Any] | None:
-    """Train and return the contents of result.json; None if a signal ended it (go on with resume)."""
+def run(
+    request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()
+) -> dict[str, Any] | signal.Signals:
+    """Train and return the contents of result.json (of the first process), or the signal that ended it early."""
     world = World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
@@ -83,11 +85,11 @@ def run(request: Request, say: Say = lambda line: None, listeners: Iterable[List
             say(f"Going on from step {done.step:,} (epoch {done.epoch + 1}, {_time(done.seconds)} so far)")
         elif world.rank == 0:
             store.save_description(model, request.out)
-        with _stopping(trainer):
+        with _stopping(trainer) as caught:
             finished = trainer.run()
         if not finished:
             say(f"Stopped at step {trainer.progress.step:,}; saved in {request.out}: go on with --resume")
-            return None
+            return caught[0] if caught else signal.SIGTERM  # that of another process
         return _result(request, chosen, data, trainer, say) if world.rank == 0 else {}
 
 
@@ -124,16 +126,18 @@ def _corpus(request: Request, chosen: Recipe, world: World, say: Say) -> text.Co
 
 
 @contextmanager
-def _stopping(trainer: Trainer) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the training after a step; a second SIGINT ends it at once."""
+def _stopping(trainer: Trainer) -> Iterator[list[signal.Signals]]:
+    """Let SIGINT and SIGTERM end the training after a step, and note them; a second SIGINT ends it at once."""
+    caught: list[signal.Signals] = []
 
     def ask(number: int, frame: object) -> None:
+        caught.append(signal.Signals(number))
         trainer.stop()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield caught
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

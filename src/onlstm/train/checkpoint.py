@@ -32,7 +32,7 @@ def load(folder: Path) -> dict[str, Any]:
         content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         version = content.get("format_version")
     except (RuntimeError, EOFError, OSError, AttributeError, pickle.UnpicklingError) as error:
-        raise UserError(f"{path}: damaged, or not a checkpoint ({str(error).splitlines()[0]})") from None
+        raise UserError(f"{path}: damaged, or not a checkpoint ({type(error).__name__})") from None
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}")
     return content
@@ -49,7 +49,10 @@ class Lock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("w")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for half in self._path.parent.glob(".*.[0-9]*"):  # of a process that was killed while it wrote
+                half.unlink()
         except BlockingIOError:
+            self._file.close()
             raise UserError(f"{self._path.parent}: another process is training there") from None
         except OSError as error:
             raise UserError(f"{self._path.parent}: cannot write there: {error.strerror}") from None
