@@ -4,6 +4,7 @@ All masks of a step come from one `Masks`. It draws them for the whole batch, wh
 that holds some of the batch's columns takes its part, so that many processes train exactly as one does.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -25,8 +26,15 @@ class Masks(NamedTuple):
     """The first of them that is computed here."""
 
     def kept(self, shape: tuple[int, ...], p: float, like: Tensor) -> Tensor:
-        """Return a tensor of ones and, with probability p, zeros, of the device and type of `like`."""
-        return torch.empty(shape, device=like.device, dtype=like.dtype).bernoulli_(1 - p, generator=self.generator)
+        """Return a tensor of ones and, with probability p, zeros, of the device and type of `like`.
+
+        Four masks are cut from each random number: drawing the mask of a large weight one by one takes 5 % of a step.
+        """
+        count = math.prod(shape)
+        numbers = torch.empty(-(-count // 4), dtype=torch.int64, device=like.device)
+        numbers.random_(-(2**63), None, generator=self.generator)
+        kept = numbers.view(torch.int16)[:count] >= round(p * 2**16) - 2**15
+        return kept.view(shape).to(like.dtype)
 
     def locked(self, x: Tensor, p: float) -> Tensor:
         """Return x (T, B, H) with the same neurons of a column dropped at all times, the rest scaled up."""

@@ -83,8 +83,10 @@ def run(
             trainer.restore(content)
             done = trainer.progress
             say(f"Going on from step {done.step:,} (epoch {done.epoch + 1}, {_time(done.seconds)} so far)")
-        elif world.rank == 0:
-            store.save_description(model, request.out)
+        else:
+            if world.rank == 0:
+                store.save_description(model, request.out)
+            trainer.save()  # from now on there is something to resume
         with _stopping(trainer) as caught:
             finished = trainer.run()
         if not finished:

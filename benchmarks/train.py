@@ -1,0 +1,109 @@
+"""Training the paper's language model: ON-LSTM against LSTM through the same code, a step's time and its memory.
+
+Prints ratios beside their targets and writes results/train.json. Steps of the two models alternate in one run.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from onlstm import files, recipe
+from onlstm.lm.model import LanguageModel
+from onlstm.train.trainer import Trainer
+
+OUT = Path(__file__).parent / "results" / "train.json"
+WORDS = 10_000
+GEMMS = ("onlstm_cpu::scan", "onlstm_cpu::scan_backward", "aten::mm", "aten::addmm", "aten::addmm_")
+
+
+def trainer(rnn: str) -> Trainer:
+    """A trainer with the settings of ptb-paper and invented text."""
+    chosen = recipe.resolve(recipe.read("ptb-paper"), {"model": {"rnn": rnn}, "train": {"vary_bptt": False}})
+    torch.manual_seed(0)
+    settings = {f: getattr(chosen.model, f) for f in chosen.model.__dataclass_fields__} | {"vocab_size": WORDS}
+    ids = np.random.default_rng(0).integers(0, WORDS, 200_000).astype(np.uint16)
+    return Trainer(LanguageModel(type(chosen.model)(**settings)), ids, ids, chosen.train, Path(tempfile.mkdtemp()))
+
+
+def seconds(run: Trainer) -> float:
+    started = time.perf_counter()
+    run.step()
+    return time.perf_counter() - started
+
+
+def throughput(steps: int) -> dict[str, float]:
+    """Tokens per second of both, and the ratio (median over neighbouring steps)."""
+    ours, lstm = trainer("onlstm"), trainer("lstm")
+    for run in (ours, lstm):
+        run.step()
+    pairs = [(seconds(ours), seconds(lstm)) for _ in range(steps)]
+    tokens = 20 * 70
+    return {
+        "onlstm_tokens_per_second": tokens / statistics.median(a for a, _ in pairs),
+        "lstm_tokens_per_second": tokens / statistics.median(b for _, b in pairs),
+        "ratio": statistics.median(b / a for a, b in pairs),
+        "steps": steps,
+    }
+
+
+def share(steps: int) -> dict[str, object]:
+    """How much of a step's processor time the recurrent stack and the softmax's matrix products take."""
+    run = trainer("onlstm")
+    run.step()
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        started = time.perf_counter()
+        for _ in range(steps):
+            run.step()
+        took = time.perf_counter() - started
+    ops = {event.key: event.self_cpu_time_total / 1e6 for event in found.key_averages()}
+    top = sorted(ops.items(), key=lambda item: -item[1])[:12]
+    return {"share": sum(ops.get(name, 0.0) for name in GEMMS) / took, "top": {k: v / took for k, v in top}}
+
+
+def memory() -> float:
+    """Peak resident gigabytes of a process that takes three steps."""
+    code = (
+        "import resource, sys; sys.path.insert(0, sys.argv[1]); import train\n"
+        "run = train.trainer('onlstm')\n"
+        "for _ in range(3): run.step()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--steps", type=int, default=12)
+    options = parser.parse_args()
+    rows = []
+    for threads in options.threads:
+        torch.set_num_threads(threads)
+        row = {"threads": threads} | throughput(options.steps) | share(4)
+        rows.append(row)
+        print(
+            "{threads} threads: ON-LSTM {onlstm_tokens_per_second:,.0f} tokens/s, LSTM {lstm_tokens_per_second:,.0f}, "
+            "ratio {ratio:.3f} (target 0.90); recurrent stack and products {share:.1%} of a step (target 90 %)".format(
+                **row
+            ),
+            flush=True,
+        )
+    peak = memory()
+    print(f"peak memory of a ptb-paper process {peak:.2f} GB (target 2)")
+    files.write(OUT, json.dumps({"rows": rows, "peak_gb": peak, "torch": torch.__version__}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
