@@ -164,14 +164,15 @@ def score(
     from onlstm.lm.model import LanguageModel
     from onlstm.lm.score import score_each
     from onlstm.text import read_lines
+    from onlstm.text.stream import text_files
 
     set_threads(threads)
     model = LanguageModel.load(run)
-    lines = read_lines(file)
+    lines = (line for path in text_files([file]) for line in read_lines(path))
 
     def rows() -> Iterator[str]:
         if not json:
-            yield "sentence\tword\tform\tsurprisal"
+            yield "sentence\tposition\tword\tsurprisal"
         for number, found in enumerate(score_each(model, lines)):
             if json:
                 row = {"id": number, "words": found.words, "surprisal": found.surprisal, "eos": found.eos}

@@ -51,6 +51,8 @@ class LMConfig:
     """Mix so many softmaxes (the table's AWD-LSTM-MoS has 15); 0: a plain one."""
     free_last_chunk: bool = False
     """Mend the paper's dead last chunk."""
+    init_range: float = 0.1
+    """Embeddings start from U(±init_range); Adam leaves the first plateau sooner from a larger one."""
     dropout_embedding: float = 0.1
     """Share of the words dropped from a step's input."""
     dropout_input: float = 0.5
@@ -139,10 +141,10 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
         self.layers = nn.ModuleList(_layer(config, a, b) for a, b in pairwise((config.embedding_size, *config.sizes)))
         self.decoder = _head(config)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
         if not isinstance(self.decoder, AdaptiveSoftmax):
             nn.init.zeros_(self.decoder.bias)
-            nn.init.uniform_(self.decoder.weight, -0.1, 0.1)
+            nn.init.uniform_(self.decoder.weight, -config.init_range, config.init_range)
             if config.tied:
                 self.decoder.weight = self.embedding.weight
 

@@ -48,8 +48,7 @@ def save_weights(model: LanguageModel, folder: Path) -> None:
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     if model.config.tied:
         del tensors["decoder.weight"]
-    header = {"format_version": str(FORMAT_VERSION), "sha256": _digest(tensors)}
-    files.write(folder / WEIGHTS, save(tensors, header))
+    files.write(folder / WEIGHTS, save(tensors, {"sha256": _digest(tensors)}))  # one entry: their order is random
 
 
 def load_model(folder: Path) -> LanguageModel:

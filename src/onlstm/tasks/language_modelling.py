@@ -7,6 +7,7 @@ the encoded text (corpus/), and in the end result.json.
 import json
 import os
 import platform
+import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.recipe import Recipe
 from onlstm.text import corpus as text
+from onlstm.text.stream import text_files
 from onlstm.train import checkpoint
 from onlstm.train.trainer import Listener, Trainer
 from onlstm.train.world import World
@@ -51,14 +53,14 @@ def run(
     request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()
 ) -> dict[str, Any] | signal.Signals:
     """Train and return the contents of result.json (of the first process), or the signal that ended it early."""
+    chosen, content = _recipe(request)
     world = World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
         if world.rank == 0:
-            stack.enter_context(checkpoint.Lock(request.out))
+            stack.enter_context(_folder(request.out))
         else:
             say, listeners = (lambda line: None), ()
-        chosen, content = _recipe(request)
         data = _corpus(request, chosen, world, say)
         torch.manual_seed(chosen.seed)
         config = replace(chosen.model, vocab_size=len(data.tokenizer))
@@ -100,8 +102,7 @@ def _recipe(request: Request) -> tuple[Recipe, dict[str, Any] | None]:
     if not request.resume:
         if (request.out / checkpoint.NAME).exists() or (request.out / store.WEIGHTS).exists():
             raise UserError(f"{request.out}: there is a run already: go on with --resume, or name another --out")
-        if not request.sources:
-            raise UserError("no text: name files, a folder, or - for standard input")
+        text_files(request.sources)  # are they there?
         return recipe.resolve(recipe.read(request.recipe), request.overrides), None
     content = checkpoint.load(request.out)
     saved, sources = content["about"]["recipe"], content["about"]["sources"]
@@ -111,6 +112,18 @@ def _recipe(request: Request) -> tuple[Recipe, dict[str, Any] | None]:
         if request.overrides.get(part):
             raise UserError(f"--{part}: cannot change with --resume; only train.* can")
     return recipe.resolve(saved, request.overrides), content
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Hold the run's folder; leave none behind if nothing got into it."""
+    fresh = not path.exists()
+    try:
+        with checkpoint.Lock(path):
+            yield
+    finally:
+        if fresh and not (path / checkpoint.NAME).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _corpus(request: Request, chosen: Recipe, world: World, say: Say) -> text.Corpus:
