@@ -14,7 +14,9 @@ def onlstm(*args, **options):
     return subprocess.run([COMMAND, *args], capture_output=True, text=True, check=False, **options)
 
 
-@pytest.mark.parametrize("args", [["--help"], ["--version"], ["demo", "--help"], ["bench", "--help"], []])
+@pytest.mark.parametrize(
+    "args", [["--help"], ["--version"], ["demo", "--help"], ["train", "--help"], ["recipes"], ["recipes", "quick"], []]
+)
 def test_help_and_version_load_no_torch(args):
     code = "import sys\nfrom onlstm.cli import main\ntry: main()\nfinally: print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
@@ -32,7 +34,7 @@ def test_version_is_the_packages():
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["parze"], 'Unknown command "parze". Available commands: demo, bench.'),
+        (["parze"], 'Unknown command "parze". Available commands: demo, bench, recipes, train, '),
         (["demo", "--stepz", "3"], "Unknown option: --stepz. Did you mean --steps?"),
         (["demo", "--steps", "many"], 'Invalid value for --steps: unable to convert "many" into int.'),
         (["demo", "--steps", "0"], "--steps 0: at least 1 is needed"),

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onlstm.layer import ONLSTM, ONLSTMCell
+    from onlstm.lm.model import LanguageModel
+    from onlstm.trees.tree import Tree
 
 __version__ = "0.1.0"
-__all__ = ["ONLSTM", "ONLSTMCell", "__version__"]
+__all__ = ["ONLSTM", "LanguageModel", "ONLSTMCell", "Tree", "__version__"]
 
-_HOME = {"ONLSTM": "onlstm.layer", "ONLSTMCell": "onlstm.layer"}
+_HOME = {
+    "ONLSTM": "onlstm.layer",
+    "ONLSTMCell": "onlstm.layer",
+    "LanguageModel": "onlstm.lm.model",
+    "Tree": "onlstm.trees.tree",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,14 +6,15 @@ import sys
 from cyclopts import CoercionError, CycloptsError
 
 from onlstm.cli import basics, language  # noqa: F401  (they register the commands)
-from onlstm.cli.common import app
+from onlstm.cli.common import STDIN, app
 from onlstm.errors import UserError
 
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit code 2."""
     try:
-        app(exit_on_error=False, print_error=False)
+        # The parser takes a lone - for an option.
+        app([STDIN if word == "-" else word for word in sys.argv[1:]], exit_on_error=False, print_error=False)
     except (CycloptsError, UserError) as error:
         print(f"onlstm: {' '.join(_message(error).split())}", file=sys.stderr)
         sys.exit(2)

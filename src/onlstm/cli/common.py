@@ -19,6 +19,14 @@ app = App(
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object; progress goes to stderr.")]
 Threads = Annotated[int | None, Parameter(help="Processor threads (default: all cores).")]
 
+STDIN = "/dev/stdin"
+"""What - on the command line becomes, until `sources` turns it back."""
+
+
+def sources(*text: str) -> tuple[str, ...]:
+    """Return the names of texts, - for the standard input."""
+    return tuple("-" if name == STDIN else name for name in text)
+
 
 def many(text: str) -> Parameter:
     """An option that takes several words."""

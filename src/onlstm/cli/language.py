@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.common import Json, Threads, app, json_text, many, say, set_threads
+from onlstm.cli.common import Json, Threads, app, json_text, many, say, set_threads, sources
 
 Text = Annotated[str, Parameter(help="Text files (.txt, .gz, .xz), folders with train/valid/test files, or -.")]
 Run = Annotated[Path, Parameter(help="A run folder.")]
@@ -57,7 +57,7 @@ def train(
     set_threads(threads)
     run = out or Path("runs") / Path(recipe).stem
     request = task.Request(
-        sources=text,
+        sources=sources(*text),
         recipe=recipe,
         overrides=settings | ({} if seed is None else {"seed": seed}),
         out=run,
@@ -96,7 +96,7 @@ def doctor(
 
     started = time.perf_counter()
     known = Tokenizer.load(run / "tokenizer.json") if run else None
-    found = task.examine(text, profile=profile, size=vocab_size, min_count=min_count, run_tokenizer=known)
+    found = task.examine(sources(*text), profile=profile, size=vocab_size, min_count=min_count, run_tokenizer=known)
     print(json_text("doctor", started, None, asdict(found)) if json else task.render(found))
 
 
@@ -120,7 +120,7 @@ def evaluate(
     set_threads(threads)
     found = evaluation.run(
         run,
-        text,
+        sources(*text),
         split=split,
         cache=cache,
         dynamic=dynamic,
@@ -168,7 +168,7 @@ def score(
 
     set_threads(threads)
     model = LanguageModel.load(run)
-    lines = (line for path in text_files([file]) for line in read_lines(path))
+    lines = (line for path in text_files(sources(file)) for line in read_lines(path))
 
     def rows() -> Iterator[str]:
         if not json:

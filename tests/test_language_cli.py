@@ -1,0 +1,186 @@
+"""Language modelling as a user types it: one small run, and every command that uses it."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_runs import sentences
+
+COMMAND = Path(sys.executable).with_name("onlstm")
+SETTINGS = {
+    "recipe": "tiny",
+    "threads": 1,
+    "train.epochs": 2,
+    "train.batch-size": 8,
+    "text.min-count": 1,
+    "text.profile": "pretokenized",
+    "model.embedding-size": 16,
+    "model.hidden-size": 24,
+}
+SMALL = [word for key, value in SETTINGS.items() for word in (f"--{key}", str(value))]
+
+
+def onlstm(*args, **options):
+    return subprocess.run([COMMAND, *map(str, args)], capture_output=True, text=True, check=False, **options)
+
+
+def answer(*args, **options):
+    done = onlstm(*args, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    for name, count, seed in (("train", 700, 0), ("valid", 60, 1), ("test", 60, 2)):
+        (folder / f"{name}.txt").write_text("\n".join(sentences(count, seed)) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(text, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "small"
+    said = answer("train", text, "--out", out, *SMALL)
+    assert "16→24→16: " in said
+    assert said.count("layer 2: (") == 6, "three trees after each of two epochs"
+    assert "Perplexity: valid " in said.splitlines()[-1]
+    return out
+
+
+def test_a_run_folder_holds_the_model_the_log_and_the_result(run, text):
+    assert {p.name for p in run.iterdir()} == {
+        ".lock",
+        "config.json",
+        "corpus",
+        "log.jsonl",
+        "model.safetensors",
+        "result.json",
+        "tokenizer.json",
+        "trainer.pt",
+    }
+    found = json.loads((run / "result.json").read_text())
+    assert found.keys() == {
+        *("format_version", "kind", "name", "command", "recipe", "versions", "seed", "data", "seconds"),
+        *("parameters", "threads", "processes", "machine", "numbers", "curve", "notes"),
+    }
+    assert found["command"].startswith(f"onlstm train {text} --out")
+    assert found["recipe"]["model"]["hidden_size"] == 24
+    assert len(found["data"]["train"]["sha256"]) == 64
+    assert len(found["curve"]) == 2
+    assert 1 < found["numbers"]["test_perplexity"] < 12
+
+
+def test_eval_gives_the_results_numbers_and_the_originals_way_of_counting(run, text):
+    found = json.loads(answer("eval", run, text / "test.txt", "--json", "--threads", "1"))
+    result = json.loads((run / "result.json").read_text())
+    assert found["perplexity"] == pytest.approx(result["numbers"]["test_perplexity"], rel=1e-6)
+    assert found["perplexity"] == pytest.approx(math.exp(found["nll"]))
+    assert found["bits_per_word"] == pytest.approx(found["nll"] / math.log(2))
+    assert found["tokens"] == result["data"]["test"]["tokens"]
+    assert found["unk_rate"] == 0
+    assert (found["cache"], found["dynamic"]) == (None, None)
+    compat = json.loads(answer("eval", run, text / "test.txt", "--json", "--compat", "original"))
+    assert compat["perplexity"] < found["perplexity"]
+    assert "test: " in answer("eval", run, text)
+
+
+def test_cache_and_dynamic_evaluation_are_tuned_on_the_runs_validation_text(run, text):
+    found = json.loads(answer("eval", run, text / "test.txt", "--json", "--cache", "--dynamic", "--threads", "1"))
+    assert found["cache"].keys() == {"perplexity", "bits_per_word", "nll", "valid_nll", "theta", "lam", "size"}
+    assert found["dynamic"].keys() == {"perplexity", "bits_per_word", "nll", "valid_nll", "lr", "decay", "window"}
+    assert found["cache"]["perplexity"] < 1.05 * found["perplexity"]
+    assert found["dynamic"]["perplexity"] < 1.05 * found["perplexity"]
+
+
+def test_score_prints_tables_and_json_lines_that_agree(run, tmp_path):
+    lines = "the cat sees a bird\n\nthe zebra hears\n"
+    table = [row.split("\t") for row in answer("score", run, input=lines).splitlines()]
+    rows = [json.loads(row) for row in answer("score", run, "-", "--json", input=lines).splitlines()]
+    assert table[0] == ["sentence", "position", "word", "surprisal"]
+    assert [row.keys() for row in rows] == [{"id", "words", "surprisal", "eos"}] * 3
+    assert [row["words"] for row in rows] == [["the", "cat", "sees", "a", "bird"], [], ["the", "zebra", "hears"]]
+    flat = [value for row in rows for value in [*row["surprisal"], row["eos"]]]
+    assert [float(row[3]) for row in table[1:]] == pytest.approx(flat, abs=1e-5)
+    out = tmp_path / "scores.tsv"
+    answer("score", run, "-", "--out", out, input=lines)
+    assert out.read_text().splitlines() == ["\t".join(row) for row in table]
+
+
+def test_generate_is_repeatable_and_uses_known_words(run):
+    said = answer("generate", run, "the old", "--words", "8", "--count", "2", "--seed", "3")
+    assert said == answer("generate", run, "the old", "--words", "8", "--count", "2", "--seed", "3")
+    lines = said.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("the old") and "<unk>" not in line for line in lines)
+
+
+def test_resume_of_a_finished_run_goes_on_with_more_epochs_only(run, tmp_path):
+    done = onlstm("train", "--resume", "--out", run, "--model.hidden-size", "30")
+    assert done.returncode == 2
+    assert "--model: cannot change with --resume" in done.stderr
+
+
+def test_doctor_reads_with_a_runs_vocabulary(run, text):
+    found = json.loads(answer("doctor", text / "test.txt", "--run", run, "--json"))
+    assert found["lines"] == 60
+    assert found["unknown"] == 0
+    assert "Words per line" in answer("doctor", text)
+
+
+def test_report_writes_the_page(run, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "small.json").write_text((run / "result.json").read_text())
+    answer("report", cwd=tmp_path)
+    page = (tmp_path / "RESULTS.md").read_text()
+    number = json.loads((run / "result.json").read_text())["numbers"]["test_perplexity"]
+    assert f"{number:.2f}" in page
+    assert "56.17" in page
+
+
+def test_torchrun_trains_as_one_process(run, text, tmp_path):
+    out = tmp_path / "two"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    done = subprocess.run(
+        [*torchrun, "-m", "onlstm", "train", str(text), "--out", str(out), *SMALL],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    one, two = (json.loads((folder / "result.json").read_text()) for folder in (run, out))
+    assert two["processes"] == 2
+    assert two["numbers"]["valid_perplexity"] == pytest.approx(one["numbers"]["valid_perplexity"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["train", "nowhere.txt"], "nowhere.txt: no such file or folder"),
+        (["train"], "no text: name a file"),
+        (["train", "{text}", "--foo", "3"], "Unknown option: --foo."),
+        (["train", "{text}", "--recipe", "tinny"], "--recipe tinny: no such recipe; did you mean tiny?"),
+        (["train", "{text}", "--model.hiddn-size", "3"], "model.hiddn_size: no such setting; did you mean"),
+        (["train", "{text}", "--out", "{run}"], "{run}: there is a run already: go on with --resume"),
+        (["train", "--resume", "--out", "nowhere"], "nowhere: nothing to resume"),
+        (["eval", "nowhere", "{text}"], "nowhere: no such model folder"),
+        (["eval", "{text}", "{text}"], "{text}: not a model folder: no config.json"),
+        (["score", "{run}", "nowhere.txt"], "nowhere.txt: no such file or folder"),
+        (["generate", "{run}", "--top-p", "2"], "top_p 2.0: "),
+        (["generate", "{run}", "--threads", "0"], "--threads 0: at least 1 is needed"),
+        (["convert", "{text}/test.txt", "--out", "x"], "{text}/test.txt: is not a file that torch.save wrote"),
+        (["report", "nowhere"], "nowhere: no results"),
+        (["recipes", "nope"], "--recipe nope: no such recipe"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(args, line, run, text, tmp_path):
+    filled = [arg.format(run=run, text=text) for arg in args]
+    done = onlstm(*filled, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"onlstm: {line.format(run=run, text=text)}"), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
