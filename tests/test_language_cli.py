@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from small_runs import sentences
+
+from onlstm.lm.model import LanguageModel, LMConfig
 
 COMMAND = Path(sys.executable).with_name("onlstm")
 SETTINGS = {
@@ -129,6 +132,31 @@ def test_doctor_reads_with_a_runs_vocabulary(run, text):
     assert found["lines"] == 60
     assert found["unknown"] == 0
     assert "Words per line" in answer("doctor", text)
+
+
+@pytest.mark.parametrize("with_text", [True, False])
+def test_convert_makes_a_run_of_an_original_checkpoint(text, tmp_path, with_text):
+    words = list(dict.fromkeys(word for line in sentences(700) for word in [*line.split(), "<eos>"]))
+    torch.manual_seed(0)
+    config = LMConfig(vocab_size=len(words), embedding_size=8, hidden_size=12, num_layers=2, chunk_size=4)
+    model = LanguageModel(config).eval()
+    theirs = {"encoder.weight": model.embedding.weight, "decoder.weight": model.embedding.weight}
+    theirs["decoder.bias"] = model.decoder.bias
+    for k, layer in enumerate(model.layers):
+        for kind in ("weight", "bias"):
+            theirs[f"rnn.cells.{k}.ih.0.{kind}"] = getattr(layer, f"{kind}_ih_l0")
+            theirs[f"rnn.cells.{k}.hh.{kind}"] = getattr(layer, f"{kind}_hh_l0")
+    torch.save({name: value.detach() for name, value in theirs.items()}, tmp_path / "old.pt")
+    more = ["--text", text / "train.txt"] if with_text else []
+    said = answer("convert", tmp_path / "old.pt", "--out", tmp_path / "new", "--weight-dropout", "0.45", *more)
+    assert "8→12→8, chunk 4" in said
+    assert ("word0, word1" in said) != with_text
+    again = LanguageModel.load(tmp_path / "new")
+    ids = torch.randint(len(words), (6, 2))
+    assert torch.allclose(again(ids).logits[..., :-1], model(ids).logits, atol=1e-6)
+    assert again.tokenizer.vocabulary[-1] == "<unk>"  # which this text lacks
+    if with_text:
+        assert again.tokenizer.vocabulary[:-1] == words
 
 
 def test_report_writes_the_page(run, tmp_path):

@@ -3,11 +3,16 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
+
 from onlstm.errors import UserError
 from onlstm.lm.legacy import read_checkpoint, to_onlstm
 from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.text.stream import find_sources, read_lines
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
+
+_NEVER = -30.0
+"""The logit of a word that the model has never seen."""
 
 
 def run(
@@ -30,8 +35,15 @@ def run(
                 "name the folder (train, valid and test) that it was trained on"
             )
     else:
-        words = [f"word{k}" for k in range(size - 2)] + [UNK, EOS]
+        words = [f"word{k}" for k in range(size - 1)] + [EOS]
         say("The checkpoint holds no words: they are called word0, word1, …; name its text with --text to have them.")
+    if UNK not in words:
+        say(f"No {UNK} among its words: it gets a row of zeros and a probability of nearly nothing.")
+        config["vocab_size"] += 1
+        for name in ("embedding.weight", "decoder.weight", "decoder.bias"):
+            if name in tensors:
+                row = torch.full_like(tensors[name][:1], _NEVER if name == "decoder.bias" else 0.0)
+                tensors[name] = torch.cat((tensors[name], row))
     model = LanguageModel(LMConfig(**config), Tokenizer.of_words(words)).eval()
     if config["tied"]:
         tensors["decoder.weight"] = tensors["embedding.weight"]
