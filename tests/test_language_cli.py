@@ -1,18 +1,20 @@
 """Language modelling as a user types it: one small run, and every command that uses it."""
 
+import io
 import json
 import math
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
 
 import pytest
 import torch
 from small_runs import sentences
 
+from onlstm.cli import main
 from onlstm.lm.model import LanguageModel, LMConfig
 
-COMMAND = Path(sys.executable).with_name("onlstm")
 SETTINGS = {
     "recipe": "tiny",
     "threads": 1,
@@ -26,8 +28,26 @@ SETTINGS = {
 SMALL = [word for key, value in SETTINGS.items() for word in (f"--{key}", str(value))]
 
 
-def onlstm(*args, **options):
-    return subprocess.run([COMMAND, *map(str, args)], capture_output=True, text=True, check=False, **options)
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def onlstm(*args, input="", cwd=None):
+    """Run the command in this process, which has torch loaded already."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    stdin = io.TextIOWrapper(io.BytesIO(input.encode()))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["onlstm", *map(str, args)])
+        patch.setattr(sys, "stdin", stdin)
+        if cwd:
+            patch.chdir(cwd)
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def answer(*args, **options):

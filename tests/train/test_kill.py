@@ -114,9 +114,8 @@ def wait_for_training(out, process, more):
     time.sleep(more)
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(tmp_path, text, number, code):
     out = tmp_path / "stopped"
     process = subprocess.Popen(command(PLAIN, out, text, 3), stdout=subprocess.PIPE, text=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -77,18 +78,13 @@ def test_two_processes_follow_one_with_dropout_averaging_and_resume(tmp_path):
     alone = one_process(tmp_path / "one", 4)
     (tmp_path / "two").mkdir()
     first = [loss for loss in two_processes(tmp_path / "two", 2) if loss is not None]
+    shutil.copytree(tmp_path / "two", tmp_path / "then one")
     second = [loss for loss in two_processes(tmp_path / "two", 4, "resume") if loss is not None]
+    then_one = one_process(tmp_path / "then one", 4, resume=True)
     assert len(alone) == len(first + second)
     assert np.abs(np.array(first + second) - alone).max() < 1e-10
+    assert np.abs(np.array(first + then_one) - alone).max() < 1e-10, "one process goes on where two stopped"
     assert checkpoint.load(tmp_path / "two")["progress"]["averaging_since"] is not None
-
-
-def test_one_process_goes_on_where_two_stopped(tmp_path):
-    alone = one_process(tmp_path / "one", 2)
-    (tmp_path / "two").mkdir()
-    first = [loss for loss in two_processes(tmp_path / "two", 1) if loss is not None]
-    rest = one_process(tmp_path / "two", 2, resume=True)
-    assert np.abs(np.array(first + rest) - alone).max() < 1e-10
 
 
 def test_columns_must_be_shared_out_evenly():
