@@ -64,7 +64,7 @@ def run(
         data = _corpus(request, chosen, world, say)
         torch.manual_seed(chosen.seed)
         config = replace(chosen.model, vocab_size=len(data.tokenizer))
-        model = LanguageModel(config, data.tokenizer)
+        model = LanguageModel(config, data.tokenizer).to(getattr(torch, chosen.train.precision))
         count = sum(p.numel() for p in model.parameters())
         say(f"{config.rnn} {config.embedding_size}→{'→'.join(map(str, config.sizes))}: {count:,} parameters")
         trainer = Trainer(

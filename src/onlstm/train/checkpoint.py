@@ -7,7 +7,7 @@ import fcntl
 import pickle
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -20,7 +20,14 @@ NAME = "trainer.pt"
 
 def save(folder: Path, content: dict[str, Any]) -> None:
     """Replace the folder's checkpoint; after a crash or on a full disk the old one is still there."""
-    files.write(folder / NAME, lambda file: torch.save({"format_version": FORMAT_VERSION, **content}, file))
+
+    def write(file: BinaryIO) -> None:
+        try:
+            torch.save({"format_version": FORMAT_VERSION, **content}, file)
+        except RuntimeError as error:  # torch's own, while it clears up after the file's
+            raise error.__context__ if isinstance(error.__context__, OSError) else error from None
+
+    files.write(folder / NAME, write)
 
 
 def load(folder: Path) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class TrainConfig:
     """Epochs without improvement that start the averaging."""
     finetune_epoch: int = 500
     """Epoch after which the averaging starts afresh; 0: never."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Of weights and arithmetic; float64 is for comparing runs digit by digit."""
     valid_batch_size: int = 10
     """Columns of the validation text."""
     checkpoint_minutes: float = 10.0
