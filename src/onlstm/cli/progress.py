@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onlstm.errors import UserError
 
@@ -19,15 +19,13 @@ class TrainingProgress:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.percentage:5.1f} %  {task.fields[speed]}  {task.fields[loss]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
+            BarColumn(bar_width=10),
+            TextColumn("{task.percentage:.1f} % {task.fields[speed]:,.0f} tokens/s {task.fields[loss]} left"),
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=1.0, epoch="", speed="", loss="")
+        self._task = self._bar.add_task("", total=1.0, epoch="", speed=0, loss="")
         self._rate = _Rate()
 
     def __enter__(self) -> "TrainingProgress":
@@ -50,15 +48,14 @@ class TrainingProgress:
             )
             return
         speed = self._rate(record)
-        shown = f"loss {record['mean_loss']:.3f}, perplexity {math.exp(min(record['mean_loss'], 99)):.1f}"
-        self._bar.update(
-            self._task, completed=record["done"], epoch=record["epoch"], speed=f"{speed:,.0f} tokens/s", loss=shown
-        )
+        loss, perplexity = record["mean_loss"], math.exp(min(record["mean_loss"], 99))
+        shown = f"loss {loss:.3f} ppl {perplexity:.1f}"
+        self._bar.update(self._task, completed=record["done"], epoch=record["epoch"], speed=speed, loss=shown)
         if record["event"] == "step" and self._bar.disable:
             left = record["seconds"] * (1 / record["done"] - 1) if record["done"] else math.inf
             self.say(
-                f"epoch {record['epoch']:3}  step {record['step']:6}  {shown}  {speed:,.0f} tokens/s  "
-                f"lr {record['lr']:.3g}  gradient {record['gradient_norm']:.3g}  {left / 60:.0f} min left"
+                f"epoch {record['epoch']:3}  step {record['step']:6}  loss {loss:.3f}, perplexity {perplexity:.1f}  "
+                f"{speed:,.0f} tokens/s  lr {record['lr']:.3g}  gradient {record['gradient_norm']:.3g}  {left / 60:.0f} min left"
             )
 
 
