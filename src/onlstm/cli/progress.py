@@ -55,7 +55,8 @@ class TrainingProgress:
             left = record["seconds"] * (1 / record["done"] - 1) if record["done"] else math.inf
             self.say(
                 f"epoch {record['epoch']:3}  step {record['step']:6}  loss {loss:.3f}, perplexity {perplexity:.1f}  "
-                f"{speed:,.0f} tokens/s  lr {record['lr']:.3g}  gradient {record['gradient_norm']:.3g}  {left / 60:.0f} min left"
+                f"{speed:,.0f} tokens/s  lr {record['lr']:.3g}  gradient {record['gradient_norm']:.3g}  "
+                f"{left / 60:.0f} min left"
             )
 
 
