@@ -181,7 +181,8 @@ def _language_models(runs: Sequence[Result]) -> list[str]:
         texts.setdefault(f"{words}; {sizes}.", []).append(run)
     blocks = [_PERPLEXITY]
     for number, (text, group) in enumerate(texts.items(), 1):
-        blocks += [f"### Text {number}", text, _runs(group), *_differences(group), *_grid(group), *_curve(group)]
+        title = group[0]["data.name"] or f"Text {number}"
+        blocks += [f"### {title}", text, _runs(group), *_differences(group), *_grid(group), *_curve(group)]
         blocks.append("\n".join(["```sh", *(f"{run['command']}  # {run.name}" for run in group), "```"]))
         blocks.append("\n".join(map(_origin, group)))
     return blocks
@@ -284,7 +285,7 @@ _SECTIONS = {
         title="Language modelling",
         table="language-modelling",
         keys={
-            str: "data.profile",
+            str: "data.profile data.name?",
             int: "parameters data.vocabulary numbers.best_epoch numbers.epochs",
             float: "numbers.valid_perplexity numbers.test_perplexity? numbers.tokens_per_second",
             **{list: "curve grid?", dict: "data.train data.valid data.test? recipe.model"},

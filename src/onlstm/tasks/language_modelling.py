@@ -205,7 +205,11 @@ def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Traine
         "recipe": chosen.settings(),
         "versions": {"onlstm": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "seed": chosen.seed,
-        "data": {k: data.info[k] for k in ("profile", "vocabulary")} | data.info["splits"],
+        "data": {
+            "name": ", ".join(Path(source).name for source in trainer.about["sources"]),
+            **{key: data.info[key] for key in ("profile", "vocabulary")},
+            **data.info["splits"],
+        },
         "seconds": trainer.progress.seconds,
         "parameters": sum(p.numel() for p in model.parameters()),
         "threads": torch.get_num_threads(),
