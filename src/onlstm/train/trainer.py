@@ -82,8 +82,6 @@ class Trainer:
         self._stop = False
         self._saved_at = time.monotonic()
 
-    # Running
-
     def run(self, epochs: int | None = None) -> bool:
         """Train until `epochs` (default: the configured number) are done; return whether they are: `stop` ends it."""
         target = self.config.epochs if epochs is None else epochs
@@ -127,7 +125,7 @@ class Trainer:
     def _finish_epoch(self) -> bool:
         """Go to the end of the epoch, validate and save; return False if told to stop on the way."""
         done = self.progress
-        while done.cursor < self._columns.length - 1:
+        while done.cursor < max(1, self._columns.length - 2):  # the original, too, leaves a last single word out
             self.step()
             due = time.monotonic() - self._saved_at > 60 * self.config.checkpoint_minutes
             stop, save = self.world.largest(self._stop, due)
@@ -201,8 +199,6 @@ class Trainer:
             return torch.optim.SGD(self._parameters, **same)
         return torch.optim.AdamW(self._parameters, betas=(0.9, 0.99), **same)
 
-    # Small parts of a step
-
     def _draw_length(self) -> int:
         if not self.config.vary_bptt:
             return self.config.bptt
@@ -249,8 +245,6 @@ class Trainer:
             self._record(record | {"event": "step"})
         else:
             self._announce(record)
-
-    # What is kept
 
     def _record(self, record: dict[str, Any]) -> None:
         """Write a record to log.jsonl and tell it to the listeners."""
