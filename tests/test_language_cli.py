@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -141,10 +142,40 @@ def test_generate_is_repeatable_and_uses_known_words(run):
     assert all(line.startswith("the old") and "<unk>" not in line for line in lines)
 
 
-def test_resume_of_a_finished_run_goes_on_with_more_epochs_only(run, tmp_path):
-    done = onlstm("train", "--resume", "--out", run, "--model.hidden-size", "30")
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--model.hidden-size", "32"),
+        ("--seed", "5"),
+        ("--train.batch-size", "4"),
+        ("--train.optimizer", "sgd"),
+        ("--train.precision", "float64"),
+    ],
+)
+def test_resume_refuses_what_would_make_it_another_run(run, option, value):
+    done = onlstm("train", "--resume", "--out", run, option, value)
     assert done.returncode == 2
-    assert "--model: cannot change with --resume" in done.stderr
+    assert "cannot change with --resume" in done.stderr
+    assert "leave them out" in onlstm("train", "--resume", "--out", run, "--recipe", "tiny").stderr
+
+
+def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run, tmp_path):
+    again = shutil.copytree(run, tmp_path / "again")
+    (again / "log.jsonl").unlink()
+    said = answer("train", "--resume", "--out", again, "--train.epochs", "3", "--train.lr", "0.001", "--threads", "1")
+    assert "Going on from step" in said
+    found = json.loads((again / "result.json").read_text())
+    assert found["numbers"]["epochs"] == 3
+    assert [each["epoch"] for each in found["curve"]] == [3]
+
+
+def test_a_folder_with_other_files_is_not_touched(text, tmp_path):
+    (tmp_path / ".notes.2024").write_text("mine")
+    done = onlstm("train", text, "--out", tmp_path, *SMALL)
+    assert done.returncode == 2
+    assert "not empty: name another --out" in done.stderr
+    assert {p.name for p in tmp_path.iterdir()} <= {".notes.2024", ".lock"}
+    assert (tmp_path / ".notes.2024").read_text() == "mine"
 
 
 def test_doctor_reads_with_a_runs_vocabulary(run, text):

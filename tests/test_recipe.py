@@ -26,7 +26,7 @@ def test_the_six_recipes_are_there():
 
 def test_ptb_paper_is_the_default_of_the_configurations():
     found = recipe.resolve(recipe.read("ptb-paper"))
-    assert found.model == LMConfig(vocab_size=1)
+    assert found.model == LMConfig()
     assert found.train == TrainConfig()
     assert found.seed == 141
 
@@ -57,15 +57,25 @@ def test_overrides_take_strings_of_the_command_line():
         ({"model": {"hiden-size": "3"}}, "model.hiden_size: no such setting; did you mean model.hidden_size?"),
         ({"train": {"learning_rate": "3"}}, "train.learning_rate: no such setting; there are train.epochs"),
         ({"modle": {"x": "3"}}, "modle: no such setting; did you mean model?"),
-        ({"model": {"vocab_size": "3"}}, "model.vocab_size: no such setting"),
+        ({"model": {"vocab-size": "3"}}, "model.vocab_size: comes from the text; say text.vocab_size"),
         ({"train": {"epochs": "many"}}, "train.epochs many: a whole number is needed"),
         ({"train": {"epochs": "2.5"}}, "train.epochs 2.5: a whole number is needed"),
-        ({"train": {"lr": "true"}}, "train.lr True: a number is needed"),
+        ({"train": {"lr": "true"}}, "train.lr true: a number is needed"),
         ({"model": {"tied": "1"}}, "model.tied 1: true or false is needed"),
         ({"model": {"rnn": "gru"}}, "model.rnn gru: one of onlstm, lstm is needed"),
         ({"model": {"hidden_size": "[1, a]"}}, "a whole number or a list [1150, 1150, 400] is needed"),
         ({"seed": "x"}, "seed x: a whole number is needed"),
         ({"train": {"epochs": "0"}}, "train.epochs 0: at least 1"),
+        ({"train": {"clip": "-1"}}, "train.clip -1.0: at least 0"),
+        ({"train": {"patience": "-3"}}, "train.patience -3: at least 0"),
+        ({"train": {"lr": "["}}, "train.lr [: a number is needed"),
+        ({"train": {"lr": "nan"}}, "train.lr nan: a number above 0 is needed"),
+        ({"model": {"init_range": "-1"}}, "model.init_range -1.0: at least 0"),
+        ({"model": {"mos": "-1"}}, "model.mos -1: at least 0"),
+        ({"model": "3"}, "model 3: settings are needed, such as model.vocab_size"),
+        ({"name": {"x": "1"}}, "name {'x': '1'}: a word is needed"),
+        ({"seed": "99999999999999999999999"}, "seed 99999999999999999999999: from 0 to less than 2**63"),
+        ({"text": {"min_count": "0"}}, "text.min_count 0: at least 1"),
     ],
 )
 def test_mistakes_are_named(overrides, message):
@@ -81,6 +91,13 @@ def test_a_file_may_be_a_recipe_and_may_be_broken(tmp_path):
     assert (found.name, found.model.rnn, found.train.epochs) == ("mine", "lstm", 2)
     good.write_text("text: {}\nmodel: {rnn: lstm\n")
     with pytest.raises(UserError, match=r"mine.yaml:\d: not YAML"):
+        recipe.read(str(good))
+    for text, message in (("text: 5", "text 5: settings"), ("model: [1, 2]", "model"), ("1: 2", "1: no such setting")):
+        good.write_text(text)
+        with pytest.raises(UserError, match=message):
+            recipe.resolve(recipe.read(str(good)))
+    good.write_bytes(b"about: caf\xe9")
+    with pytest.raises(UserError, match="cannot be read"):
         recipe.read(str(good))
     good.write_text("just words")
     with pytest.raises(UserError, match="a recipe has the keys"):

@@ -1,11 +1,34 @@
-"""Writing files so that nobody ever sees half of one: a temporary name beside the target, then a rename."""
+"""Files that nobody ever sees half of (a temporary name beside the target, then a rename), and JSON."""
 
+import json
+import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from onlstm.errors import UserError
+
+
+def json_text(value: object) -> str:
+    """Return indented JSON; numbers that are not finite become null."""
+    return json.dumps(_finite(value), indent=1, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def clear_halves(folder: Path, *names: str) -> None:
+    """Remove what a process that was killed while it wrote one of these files has left."""
+    for name in names:
+        for half in folder.glob(f".{name}.[0-9]*"):
+            half.unlink(missing_ok=True)
 
 
 def write(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
@@ -23,4 +46,5 @@ def write(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> No
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()

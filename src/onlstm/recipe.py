@@ -3,17 +3,16 @@
 A recipe that comes with the package is named (`quick`); a name ending in .yaml is a file. Listing them loads no torch.
 """
 
-import difflib
-import types
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
 from onlstm.errors import UserError
+from onlstm.settings import at_least, build, nearest, typed
 
 if TYPE_CHECKING:
     from onlstm.lm.model import LMConfig
@@ -30,6 +29,9 @@ class TextConfig:
     """Keep so many words, the most frequent ones; null: all."""
     min_count: int = 1
     """Keep words that occur at least so often."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "text.", min_count=1, **({} if self.vocab_size is None else {"vocab_size": 2}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +52,12 @@ class Recipe:
     """Of weights, dropout and window lengths."""
     text: TextConfig
     model: "LMConfig"
-    """Its vocab_size is 1 until the text is known."""
+    """Its vocab_size is 0 until the text is known."""
     train: "TrainConfig"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed {self.seed}: from 0 to less than 2**63 is needed")
 
     def settings(self) -> dict[str, Any]:
         """Return everything as plain data, which `resolve` would read back to the same recipe."""
@@ -75,11 +81,14 @@ def read(name: str) -> dict[str, Any]:
         path = Path(name)
         if not path.is_file():
             raise UserError(f"--recipe {name}: no such file")
-        text, name = path.read_text(), path.stem
+        try:
+            text, name = path.read_text(encoding="utf-8"), path.stem
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"--recipe {name}: cannot be read ({error})") from None
     elif name in names():
         text = (resources.files("onlstm") / "recipes" / f"{name}.yaml").read_text()
     else:
-        raise UserError(f"--recipe {name}: no such recipe; {_nearest(name, names())}")
+        raise UserError(f"--recipe {name}: no such recipe; {nearest(name, names())}")
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -90,71 +99,25 @@ def read(name: str) -> dict[str, Any]:
     return {"name": name, **found}
 
 
-def resolve(plain: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
+def resolve(plain: Mapping[Any, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
     """Return the recipe of plain data, with overrides {"model": {"hidden_size": 650}} on top."""
     from onlstm.lm.model import LMConfig
     from onlstm.train.config import TrainConfig
 
-    parts = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}
-    over = {_key(k): v for k, v in (overrides or {}).items()}
-    top: dict[str, Any] = {}
-    for key, value in (dict(plain) | {k: v for k, v in over.items() if k not in parts}).items():
-        _known(key, Recipe, "")
-        top[key] = value
-    for name, kind in parts.items():
-        given = dict(plain.get(name) or {}) | dict(over.get(name) or {})
-        values = {}
-        for key, value in given.items():
-            _known(_key(key), kind, f"{name}.")
-            values[_key(key)] = _as(get_type_hints(kind)[_key(key)], value, f"{name}.{_key(key)}")
-        top[name] = kind(**values, **({"vocab_size": 1} if kind is LMConfig else {}))
-    top["seed"] = _as(int, top.get("seed", 0), "seed")
-    return Recipe(**top)
+    parts: dict[str, type] = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}
+    known = [f.name for f in fields(Recipe)]
+    values = dict(plain)
+    for key, value in (overrides or {}).items():
+        both = isinstance(value, Mapping) and isinstance(values.get(key), Mapping)
+        values[key] = _plain_keys(values[key]) | _plain_keys(value) if both else value
+    for key in values:
+        if key not in known:
+            raise UserError(f"{key}: no such setting; {nearest(str(key), known)}")
+    if isinstance(values.get("model"), Mapping) and "vocab_size" in _plain_keys(values["model"]):
+        raise UserError("model.vocab_size: comes from the text; say text.vocab_size")
+    top = {k: typed(int if k == "seed" else str, v, k) for k, v in values.items() if k not in parts}
+    return Recipe(**top, **{name: build(kind, values.get(name) or {}, name) for name, kind in parts.items()})
 
 
-def _known(key: str, kind: type, prefix: str) -> None:
-    known = [f.name for f in fields(kind) if not (prefix == "model." and f.name == "vocab_size")]
-    if key not in known:
-        raise UserError(f"{prefix}{key}: no such setting; {_nearest(key, known, prefix)}")
-
-
-def _nearest(key: str, known: list[str], prefix: str = "") -> str:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return f"did you mean {prefix}{near[0]}?" if near else "there are " + ", ".join(prefix + k for k in known)
-
-
-def _key(name: str) -> str:
-    return name.replace("-", "_")
-
-
-def _as(kind: Any, value: Any, name: str) -> Any:
-    """Return `value`, which may be a string from the command line, as the type of a field."""
-    if isinstance(value, str) and kind is not str:
-        value = yaml.safe_load(value)
-    choices = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    for choice in choices:
-        if get_origin(choice) is Literal and value in get_args(choice):
-            return value
-        if choice is float and isinstance(value, int | float | str) and not isinstance(value, bool):
-            try:
-                return float(value)
-            except ValueError:
-                continue
-        if choice is type(None) and value is None:
-            return value
-        if choice in (int, bool, str) and type(value) is choice:
-            return value
-        if get_origin(choice) is tuple and isinstance(value, list | tuple) and all(type(v) is int for v in value):
-            return tuple(value)
-    raise UserError(f"{name} {value}: {_wanted(choices)} is needed")
-
-
-def _wanted(choices: tuple[Any, ...]) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "null"}
-    said = []
-    for choice in choices:
-        if get_origin(choice) is Literal:
-            said.append("one of " + ", ".join(map(str, get_args(choice))))
-        else:
-            said.append("a list [1150, 1150, 400]" if get_origin(choice) is tuple else words[choice])
-    return " or ".join(said)
+def _plain_keys(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key).replace("-", "_"): value for key, value in values.items()}

@@ -221,7 +221,9 @@ def damaged(kind, folder):
         Tokenizer.of_words(list(reversed(WORDS))).save(folder / "tokenizer.json")
     else:
         config = json.loads((folder / "config.json").read_text())
-        change = {"future": {"format_version": 9}, "other size": {"model": config["model"] | {"embedding_size": 20}}}
+        changes = {"other size": {"embedding_size": 20}, "other cell": {"rnn": "gru"}, "odd": {"weight_dropout": "x"}}
+        change = {key: {"model": config["model"] | value} for key, value in changes.items()}
+        change |= {"future": {"format_version": 9}, "no model": {"model": None}}
         (folder / "config.json").write_text(json.dumps(config | change[kind]))
 
 
@@ -238,6 +240,9 @@ def damaged(kind, folder):
         ("future", "format 9; this onlstm reads 1"),
         ("other words", "tokenizer.json: not the file"),
         ("other size", "does not fit config.json"),
+        ("other cell", "config.json: model.rnn gru: one of onlstm, lstm is needed"),
+        ("odd", "config.json: model.weight_dropout x: a number is needed"),
+        ("no model", "config.json: model None: settings are needed"),
     ],
 )
 def test_a_damaged_folder_is_refused_in_one_line(tmp_path, kind, message):

@@ -72,7 +72,7 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, rule, cut):
 
 def stop_after(run, place):
     """Let it run to a step and stop it there as a signal would."""
-    run._listeners.insert(0, lambda record: run.stop() if run.progress.step == place else None)
+    run.listeners.insert(0, lambda record: run.stop() if run.progress.step == place else None)
     assert not run.run()
 
 
@@ -86,9 +86,7 @@ def test_averages_are_the_mean_of_all_later_weights_and_are_what_is_validated(tm
     run = trainer(tmp_path / "run", averaging="nt-asgd", epochs=1)
     run.start_averaging()
     seen = []
-    run._listeners.append(
-        lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run._parameters])
-    )
+    run.listeners.append(lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run._parameters]))
     run.run()
     mean = [torch.stack(each).mean(0) for each in zip(*seen, strict=True)]
     saved = LanguageModel.load(tmp_path / "run").double()
@@ -181,6 +179,17 @@ def test_a_full_disk_loses_nothing(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == kept
+
+
+def test_a_listener_that_fails_loses_no_step(tmp_path):
+    def fails(record):
+        if record["step"] == 5:
+            raise BrokenPipeError
+
+    run = trainer(tmp_path / "run", [fails])
+    with pytest.raises(BrokenPipeError):
+        run.run()
+    assert checkpoint.load(tmp_path / "run")["progress"]["step"] == 5
 
 
 def test_two_trainers_do_not_share_a_folder(tmp_path):

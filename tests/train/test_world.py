@@ -29,7 +29,8 @@ torch.set_num_threads(1)
 folder, epochs, resume = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "resume"
 world = World.join()
 losses = []
-run = Trainer(model(), ids(60), ids(20, seed=1), config(patience=1, lr=20.0), folder, seed=7, world=world,
+settings, more = config(patience=1, lr=20.0), json.loads(sys.argv[4])
+run = Trainer(model(**more), ids(60), ids(20, seed=1), settings, folder, seed=7, world=world,
               listeners=[lambda record: losses.append(record.get("loss"))])
 if resume:
     run.restore(checkpoint.load(folder))
@@ -40,7 +41,7 @@ world.leave()
 """
 
 
-def two_processes(folder, epochs, resume="start"):
+def two_processes(folder, epochs, resume="start", **more):
     """Return the losses that two processes print."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -49,7 +50,7 @@ def two_processes(folder, epochs, resume="start"):
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": paths}
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(folder), str(epochs), resume],
+            [sys.executable, "-c", WORKER, str(folder), str(epochs), resume, json.dumps(more)],
             env=os.environ | common | {"RANK": str(rank)},
             stdout=subprocess.PIPE,
             text=True,
@@ -61,12 +62,18 @@ def two_processes(folder, epochs, resume="start"):
     return json.loads(outputs[0])
 
 
-def one_process(folder, epochs, resume=False):
+def one_process(folder, epochs, resume=False, **more):
     folder.mkdir(exist_ok=True)
     losses = []
     settings = config(patience=1, lr=20.0)
     run = Trainer(
-        model(), ids(60), ids(20, seed=1), settings, folder, seed=7, listeners=[lambda r: losses.append(r.get("loss"))]
+        model(**more),
+        ids(60),
+        ids(20, seed=1),
+        settings,
+        folder,
+        seed=7,
+        listeners=[lambda r: losses.append(r.get("loss"))],
     )
     if resume:
         run.restore(checkpoint.load(folder))
@@ -85,6 +92,13 @@ def test_two_processes_follow_one_with_dropout_averaging_and_resume(tmp_path):
     assert np.abs(np.array(first + second) - alone).max() < 1e-10
     assert np.abs(np.array(first + then_one) - alone).max() < 1e-10, "one process goes on where two stopped"
     assert checkpoint.load(tmp_path / "two")["progress"]["averaging_since"] is not None
+
+
+def test_processes_that_meet_other_rare_words_agree(tmp_path):
+    adaptive = {"tied": False, "softmax": "adaptive"}
+    (tmp_path / "two").mkdir()
+    two = [loss for loss in two_processes(tmp_path / "two", 1, **adaptive) if loss is not None]
+    assert np.abs(np.array(two) - one_process(tmp_path / "one", 1, **adaptive)).max() < 1e-10
 
 
 def test_columns_must_be_shared_out_evenly():

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import TextIOWrapper
 
 from cyclopts import CoercionError, CycloptsError
 
@@ -12,6 +13,9 @@ from onlstm.errors import UserError
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that lacks an arrow or an é is no reason to stop
+            stream.reconfigure(errors="replace")
     try:
         # The parser takes a lone - for an option.
         app([STDIN if word == "-" else word for word in sys.argv[1:]], exit_on_error=False, print_error=False)

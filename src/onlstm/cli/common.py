@@ -1,13 +1,12 @@
 """What all commands share: the application, options, lines for people and JSON for machines."""
 
-import json
 import sys
 import time
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from onlstm import __version__
+from onlstm import __version__, files
 from onlstm.errors import UserError
 
 app = App(
@@ -50,4 +49,4 @@ def say(line: str, json: bool) -> None:
 
 def json_text(command: str, started: float, seed: int | None, found: dict[str, Any]) -> str:
     common = {"command": command, "version": __version__, "argv": sys.argv[1:], "seed": seed}
-    return json.dumps(common | found | {"seconds": time.perf_counter() - started}, indent=1)
+    return files.json_text(common | found | {"seconds": time.perf_counter() - started})

@@ -1,5 +1,6 @@
 """The commands of language modelling: doctor, recipes, train, eval, score, generate, convert, report."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.common import Json, Threads, app, json_text, many, say, set_threads, sources
+from onlstm.cli.common import STDIN, Json, Threads, app, json_text, many, say, set_threads, sources
 
 Text = Annotated[str, Parameter(help="Text files (.txt, .gz, .xz), folders with train/valid/test files, or -.")]
 Run = Annotated[Path, Parameter(help="A run folder.")]
@@ -32,7 +33,9 @@ def recipes(name: Annotated[str | None, Parameter(help="Print this recipe in ful
 @app.command
 def train(
     *text: Text,
-    recipe: Annotated[str, Parameter(help="A name from `onlstm recipes`, or a YAML file.")] = "quick",
+    recipe: Annotated[
+        str | None, Parameter(help="A name from `onlstm recipes`, or a YAML file (default: quick).")
+    ] = None,
     out: Annotated[Path | None, Parameter(help="Run folder (default: runs/RECIPE).")] = None,
     resume: Annotated[bool, Parameter(negative="", help="Go on with the run in --out.")] = False,
     seed: Annotated[int | None, Parameter(help="Instead of the recipe's.")] = None,
@@ -55,7 +58,8 @@ def train(
 
     started = time.perf_counter()
     set_threads(threads)
-    run = out or Path("runs") / Path(recipe).stem
+    run = out or Path("runs") / Path(recipe or "quick").stem
+    first = os.environ.get("RANK", "0") == "0"  # of torchrun's processes
     request = task.Request(
         sources=sources(*text),
         recipe=recipe,
@@ -64,13 +68,14 @@ def train(
         resume=resume,
         command=" ".join(["onlstm", *sys.argv[1:]]),
     )
+    if not first:
+        task.run(request)
+        return
     with TrainingProgress(sys.stderr if json else sys.stdout) as progress:
         more = [tensorboard_listener(run)] if tensorboard else []
         found = task.run(request, progress.say, [progress, *more])
     if isinstance(found, int):  # a signal
         sys.exit(128 + found)
-    if not found:  # not the first process
-        return
     if json:
         print(json_text("train", started, found["seed"], {"run": str(run), "result": found}))
         return
@@ -193,7 +198,7 @@ def score(
 @app.command
 def generate(
     run: Run,
-    prompt: Annotated[str, Parameter(help="Text to go on from.")] = "",
+    prompt: Annotated[str, Parameter(help="Text to go on from, or - for standard input.")] = "",
     *,
     words: Annotated[int, Parameter(help="Words at most.")] = 50,
     count: Annotated[int, Parameter(help="How many texts.")] = 1,
@@ -212,7 +217,7 @@ def generate(
     started = time.perf_counter()
     set_threads(threads)
     texts = LanguageModel.load(run).generate(
-        prompt,
+        sys.stdin.read().strip() if prompt == STDIN else prompt,
         words=words,
         count=count,
         temperature=temperature,

@@ -82,11 +82,13 @@ def tensorboard(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError("--tensorboard needs the extra `log`: pip install 'onlstm[log]'") from None
-    writer = SummaryWriter(folder / "tensorboard")
+    writer: Any = None
 
     def write(record: dict[str, Any]) -> None:
+        nonlocal writer
         if record["event"] == "tick":
             return
+        writer = writer or SummaryWriter(folder / "tensorboard")
         for name, value in record.items():
             if isinstance(value, float | int) and name not in ("step", "epoch"):
                 writer.add_scalar(f"{record['event']}/{name}", value, record["step"])

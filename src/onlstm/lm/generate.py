@@ -11,6 +11,8 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel, States
 from onlstm.lm.score import at_least_one, evaluating, tokenizer_of, words_and_ids
 
+_MOST_WORDS = 10_000_000
+
 
 @torch.no_grad()
 def generate(
@@ -114,6 +116,8 @@ def _choose(log_p: Tensor, chances: Tensor, temperature: float, top_k: int, top_
 
 def _check(words: int, count: int, temperature: float, top_k: int, top_p: float) -> None:
     at_least_one(words=words, count=count)
+    if words * count > _MOST_WORDS:
+        raise UserError(f"words {words}, count {count}: at most {_MOST_WORDS:,} words at once")
     if not (temperature >= 0 and math.isfinite(temperature)):
         raise UserError(f"temperature {temperature}: a number of 0 or more is needed")
     if top_k < 0:

@@ -19,6 +19,7 @@ from onlstm.layer import ONLSTM
 from onlstm.layout import State
 from onlstm.lm.dropout import LSTM, Masks
 from onlstm.lm.softmax import AdaptiveSoftmax, FullSoftmax, Head, MixtureSoftmax
+from onlstm.settings import at_least
 
 if TYPE_CHECKING:
     from onlstm.lm.score import SentenceScore
@@ -31,8 +32,8 @@ States = tuple[State, ...]
 class LMConfig:
     """The shape of a `LanguageModel` and its regularisers; the defaults are the paper's for the Penn Treebank."""
 
-    vocab_size: int
-    """Words, `<unk>` and `<eos>` among them."""
+    vocab_size: int = 0
+    """Words, `<unk>` and `<eos>` among them; a `LanguageModel` needs some."""
     rnn: Literal["onlstm", "lstm"] = "onlstm"
     """The layers; everything else is the same."""
     embedding_size: int = 400
@@ -72,12 +73,12 @@ class LMConfig:
         if not isinstance(self.hidden_size, int):
             object.__setattr__(self, "hidden_size", tuple(self.hidden_size))
             object.__setattr__(self, "num_layers", len(self.sizes))
-        for name in ("vocab_size", "embedding_size", "num_layers", "chunk_size"):
-            if getattr(self, name) < 1:
-                raise UserError(f"model.{name} {getattr(self, name)}: at least 1 is needed")
-        for name in (n for n in self.__dataclass_fields__ if n.startswith(("dropout", "weight_dropout"))):
+        at_least(self, "model.", vocab_size=0, embedding_size=1, num_layers=1, chunk_size=1, mos=0, init_range=0)
+        if min(self.sizes) < 1:
+            raise UserError(f"model.hidden_size {self.hidden_size}: every layer needs at least 1 neuron")
+        for name in (n for n in self.__dataclass_fields__ if "dropout" in n and not n.endswith("scale")):
             p = getattr(self, name)
-            if isinstance(p, float | int) and not 0 <= p < 1:
+            if not 0 <= p < 1:
                 raise UserError(f"model.{name} {p}: a number from 0 to less than 1 is needed")
         if self.rnn == "onlstm":
             _check_chunk(self.sizes, self.chunk_size)
@@ -137,6 +138,8 @@ class LanguageModel(nn.Module):
 
     def __init__(self, config: LMConfig, tokenizer: Any = None) -> None:
         super().__init__()
+        if not config.vocab_size:
+            raise UserError("model.vocab_size 0: say how many words there are")
         self.config, self.tokenizer = config, tokenizer
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
         self.layers = nn.ModuleList(_layer(config, a, b) for a, b in pairwise((config.embedding_size, *config.sizes)))
@@ -188,10 +191,9 @@ class LanguageModel(nn.Module):
         """Return how well `words` (T, B), the ones after `ids`, were predicted, without holding all logits."""
         masks = masks or Masks()
         hidden, new_state, _ = self.encode(ids, state, masks)
-        flat = masks.locked(hidden, self._p("dropout_output")).flatten(0, 1)
         change = hidden[1:] - hidden[:-1] if len(hidden) > 1 else hidden.new_zeros(1)
         return Step(
-            nll=self.decoder.mean_nll(flat, words.flatten(), masks),
+            nll=self.decoder.mean_nll(masks.locked(hidden, self._p("dropout_output")), words, masks),
             activation=hidden.square().mean(),
             slowness=change.square().mean(),
             state=new_state,

@@ -147,6 +147,8 @@ def words_and_ids(tokenizer: Any, sentence: str | Sequence[str]) -> tuple[list[s
     """Return the words of raw text, or those given, and their ids."""
     if not isinstance(sentence, str):
         return list(sentence), tokenizer.ids(sentence)
+    if any("\ud800" <= char <= "\udfff" for char in sentence):  # what Python makes of bytes that are not UTF-8
+        raise UserError("the text is not UTF-8")
     tokens = tokenizer.tokens(sentence)
     return [token.text for token in tokens], [token.id for token in tokens]
 

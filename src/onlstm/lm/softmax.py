@@ -1,7 +1,7 @@
 """From hidden states to words: the full softmax, a mixture of softmaxes (Yang et al. 2018), an adaptive one
 (Grave et al. 2017).
 
-Each head answers two questions about states (N, H): `log_probs`, of every word, and `mean_nll` of given words, for
+Each head answers two questions: `log_probs`, of every word after states (N, H), and `mean_nll` of given words, for
 training. `word_log_probs` is the log-probability of given words, for scoring.
 """
 
@@ -26,8 +26,9 @@ class FullSoftmax(nn.Linear):
         return F.linear(h, self.weight, self.bias).log_softmax(-1)
 
     def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
-        """Return the mean negative log-probability of words (N,)."""
-        loss: Tensor = _MeanNll.apply(h, self.weight, self.bias, words)  # type: ignore[no-untyped-call]
+        """Return the mean negative log-probability of words (T, B) after states (T, B, H)."""
+        flat = h.flatten(0, 1), self.weight, self.bias, words.flatten()
+        loss: Tensor = _MeanNll.apply(*flat)  # type: ignore[no-untyped-call]
         return loss
 
 
@@ -45,11 +46,9 @@ class MixtureSoftmax(FullSoftmax):
         return self._mixed(h, torch.tanh(self.latent(h)))
 
     def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
-        """Return the mean negative log-probability of words (N,)."""
-        contexts = torch.tanh(self.latent(h))
-        if self.training and self.dropout:
-            contexts = contexts * (masks.kept((1, contexts.shape[-1]), self.dropout, h) / (1 - self.dropout))
-        return F.nll_loss(self._mixed(h, contexts), words)
+        """Return the mean negative log-probability of words (T, B) after states (T, B, H)."""
+        contexts = masks.locked(torch.tanh(self.latent(h)), self.dropout if self.training else 0.0)
+        return F.nll_loss(self._mixed(h.flatten(0, 1), contexts.flatten(0, 1)), words.flatten())
 
     def _mixed(self, h: Tensor, contexts: Tensor) -> Tensor:
         each = F.linear(contexts.view(len(h), self.k, -1), self.weight, self.bias).log_softmax(-1)
@@ -69,8 +68,8 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
         return self.log_prob(h)
 
     def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
-        """Return the mean negative log-probability of words (N,)."""
-        loss: Tensor = self(h, words).loss
+        """Return the mean negative log-probability of words (T, B) after states (T, B, H)."""
+        loss: Tensor = self(h.flatten(0, 1), words.flatten()).loss
         return loss
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from onlstm import __version__, files
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.settings import build
 from onlstm.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
@@ -58,9 +59,9 @@ def load_model(folder: Path) -> LanguageModel:
     if _sha256(folder / TOKENIZER) != described.get("tokenizer_sha256"):
         raise UserError(f"{folder / TOKENIZER}: not the file this model was saved with; copy the whole folder again")
     try:
-        config = LMConfig(**described["model"])
-    except (TypeError, KeyError) as error:
-        raise UserError(f"{folder / CONFIG}: not a language model's configuration ({error})") from None
+        config = build(LMConfig, described.get("model"), "model")
+    except UserError as error:
+        raise UserError(f"{folder / CONFIG}: {error}") from None
     if len(tokenizer) != config.vocab_size:
         raise UserError(f"{folder / TOKENIZER}: {len(tokenizer)} words, but the model has {config.vocab_size}")
     model = LanguageModel(config, tokenizer)

@@ -23,8 +23,8 @@ def run(
     say: Callable[[str], None] = lambda line: None,
 ) -> LanguageModel:
     """Return the model, written to `out`; `sources` is the text it was trained on, which gives the words their ids."""
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"--out {out}: not empty; name a new folder")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"--out {out}: already there; name a new folder")
     config, tensors = to_onlstm(read_checkpoint(old), weight_dropout=weight_dropout)
     size = config["vocab_size"]
     if sources:

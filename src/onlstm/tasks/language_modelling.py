@@ -10,7 +10,7 @@ import platform
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,8 @@ class Request:
 
     sources: Sequence[str]
     """Files, folders or "-"; none when resuming."""
-    recipe: str
+    recipe: str | None
+    """Name or file; None: quick, or the run's own when resuming."""
     overrides: Mapping[str, Any]
     out: Path
     resume: bool = False
@@ -57,16 +58,16 @@ def run(
     world = World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
-        if world.rank == 0:
-            stack.enter_context(_folder(request.out))
-        else:
+        caught = stack.enter_context(_Stopping())
+        if world.rank:
             say, listeners = (lambda line: None), ()
-        data = _corpus(request, chosen, world, say)
+        data = _corpus(request, chosen, world, stack, say)
         torch.manual_seed(chosen.seed)
         config = replace(chosen.model, vocab_size=len(data.tokenizer))
         model = LanguageModel(config, data.tokenizer).to(getattr(torch, chosen.train.precision))
         count = sum(p.numel() for p in model.parameters())
         say(f"{config.rnn} {config.embedding_size}→{'→'.join(map(str, config.sizes))}: {count:,} parameters")
+        sources = content["about"]["sources"] if content else list(request.sources)
         trainer = Trainer(
             model,
             data.train,
@@ -75,91 +76,106 @@ def run(
             request.out,
             seed=chosen.seed,
             world=world,
-            listeners=[*listeners, _trees(model, data.valid, say)],
-            about={
-                "recipe": chosen.settings(),
-                "sources": list(request.sources) or (content or {})["about"]["sources"],
-            },
+            listeners=listeners,
+            about={"recipe": chosen.settings(), "sources": sources},
         )
+        trainer.listeners.append(_trees(trainer, data.valid, say))
         if content:
             trainer.restore(content)
             done = trainer.progress
             say(f"Going on from step {done.step:,} (epoch {done.epoch + 1}, {_time(done.seconds)} so far)")
         else:
-            if world.rank == 0:
-                store.save_description(model, request.out)
             trainer.save()  # from now on there is something to resume
-        with _stopping(trainer) as caught:
-            finished = trainer.run()
-        if not finished:
+        if world.rank == 0:
+            store.save_description(model, request.out)
+        caught.trainer = trainer
+        if not trainer.run():
             say(f"Stopped at step {trainer.progress.step:,}; saved in {request.out}: go on with --resume")
-            return caught[0] if caught else signal.SIGTERM  # that of another process
+            return caught.signal or signal.SIGTERM  # that of another process
+        caught.trainer = None
         return _result(request, chosen, data, trainer, say) if world.rank == 0 else {}
 
 
 def _recipe(request: Request) -> tuple[Recipe, dict[str, Any] | None]:
     """Return the recipe and, when resuming, the checkpoint."""
     if not request.resume:
-        if (request.out / checkpoint.NAME).exists() or (request.out / store.WEIGHTS).exists():
-            raise UserError(f"{request.out}: there is a run already: go on with --resume, or name another --out")
         text_files(request.sources)  # are they there?
-        return recipe.resolve(recipe.read(request.recipe), request.overrides), None
+        return recipe.resolve(recipe.read(request.recipe or "quick"), request.overrides), None
     content = checkpoint.load(request.out)
     saved, sources = content["about"]["recipe"], content["about"]["sources"]
-    if request.sources and list(request.sources) != sources:
-        raise UserError(f"{request.out} was trained on {' '.join(sources)}: leave the text out, or name the same")
-    for part in ("model", "text", "seed"):
-        if request.overrides.get(part):
-            raise UserError(f"--{part}: cannot change with --resume; only train.* can")
-    return recipe.resolve(saved, request.overrides), content
+    if request.recipe or (request.sources and list(request.sources) != sources):
+        raise UserError(f"{request.out} has its recipe and its text ({' '.join(sources)}): leave them out")
+    chosen = recipe.resolve(saved, request.overrides)
+    for name, value in chosen.settings().items():
+        if name != "train" and value != saved[name]:
+            raise UserError(f"--{name}: cannot change with --resume; only train.* can")
+    for name in ("batch_size", "optimizer", "averaging", "precision"):
+        if getattr(chosen.train, name) != saved["train"][name]:
+            raise UserError(f"--train.{name}: cannot change with --resume (it was {saved['train'][name]})")
+    return chosen, content
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[None]:
+def _folder(request: Request) -> Iterator[None]:
     """Hold the run's folder; leave none behind if nothing got into it."""
-    fresh = not path.exists()
-    try:
-        with checkpoint.Lock(path):
+    path = request.out
+    with checkpoint.Lock(path):
+        there = {item.name for item in path.iterdir()} - {".lock"}
+        files.clear_halves(path, checkpoint.NAME, store.WEIGHTS, store.CONFIG, store.TOKENIZER, "result.json")
+        if not request.resume and not there <= {"corpus"}:
+            run = checkpoint.NAME in there or store.WEIGHTS in there
+            what = "there is a run already: go on with --resume, or" if run else "not empty:"
+            raise UserError(f"{path}: {what} name another --out")
+        for rest in (path / "corpus").glob(".unfinished-*"):
+            shutil.rmtree(rest)
+        try:
             yield
-    finally:
-        if fresh and not (path / checkpoint.NAME).exists():
-            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            if not there and not (path / checkpoint.NAME).exists():
+                shutil.rmtree(path, ignore_errors=True)
 
 
-def _corpus(request: Request, chosen: Recipe, world: World, say: Say) -> text.Corpus:
-    """Return the encoded text: of the run's folder, or made there by the first process."""
-    folder = request.out / "corpus"
-    if request.resume:
-        return text.load(folder)
+def _corpus(request: Request, chosen: Recipe, world: World, stack: ExitStack, say: Say) -> text.Corpus:
+    """Return the encoded text: of the run's folder, or made there by the first process, which holds the folder."""
+    folder, problem = request.out / "corpus", None
     if world.rank == 0:
-        wanted = chosen.text
-        text.prepare(
-            request.sources, folder, profile=wanted.profile, size=wanted.vocab_size, min_count=wanted.min_count, say=say
-        )
-    world.from_first(None)
+        try:
+            stack.enter_context(_folder(request))
+            if not request.resume:
+                made: Any = {"size": chosen.text.vocab_size, "min_count": chosen.text.min_count}
+                text.prepare(request.sources, folder, profile=chosen.text.profile, say=say, **made)
+        except UserError as error:
+            problem = error
+    if world.from_first(str(problem or "")):
+        raise problem or SystemExit(2)  # the first process says what it is
     return text.load(folder)
 
 
-@contextmanager
-def _stopping(trainer: Trainer) -> Iterator[list[signal.Signals]]:
-    """Let SIGINT and SIGTERM end the training after a step, and note them; a second SIGINT ends it at once."""
-    caught: list[signal.Signals] = []
+class _Stopping:
+    """SIGINT and SIGTERM end the training after a step; before and after it, and for the second time, at once."""
 
-    def ask(number: int, frame: object) -> None:
-        caught.append(signal.Signals(number))
-        trainer.stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    def __init__(self) -> None:
+        self.trainer: Trainer | None = None
+        self.signal: signal.Signals | None = None
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> "_Stopping":
+        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def _ask(self, number: int, frame: object) -> None:
+        if self.trainer is None or self.signal:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+        self.trainer.stop()
 
-def _trees(model: LanguageModel, valid: np.ndarray, say: Say) -> Listener:
+
+def _trees(trainer: Trainer, valid: np.ndarray, say: Say) -> Listener:
     """Return a listener that shows the trees of three sentences of the validation text after each epoch."""
+    model = trainer.model
     sentences = _sample(valid, model.tokenizer.eos_id, model.tokenizer.unk_id)
     words = model.tokenizer.vocabulary
 
@@ -169,7 +185,7 @@ def _trees(model: LanguageModel, valid: np.ndarray, say: Say) -> Listener:
         model.eval()
         layer = len(model.layers) // 2
         for ids in sentences:
-            with torch.no_grad():
+            with torch.no_grad(), trainer.averaged():
                 _, _, distances = model.encode(torch.tensor([[model.tokenizer.eos_id], *([k] for k in ids)]))
             assert distances
             tree = tree_from_distances(distances.forget[layer, 1:, 0].tolist(), [words[k] for k in ids])
@@ -179,11 +195,12 @@ def _trees(model: LanguageModel, valid: np.ndarray, say: Say) -> Listener:
 
 
 def _sample(ids: np.ndarray, eos: int, unk: int) -> list[list[int]]:
-    """Return the first three sentences of 6 to 12 known words."""
+    """Return three sentences: the first of 6 to 12 known words, or else what comes nearest, cut to 12 words."""
     head = np.asarray(ids[:20_000]).astype(np.int64)
-    lines = np.split(head, np.flatnonzero(head == eos) + 1)[1:-1]
-    kept = [line[:-1].tolist() for line in lines if 6 <= len(line) - 1 <= 12 and unk not in line]
-    return kept[:3]
+    lines = [line[line != eos].tolist() for line in np.split(head, np.flatnonzero(head == eos) + 1)]
+    lines = [line for line in lines if len(line) > 1]
+    fitness = [(unk in line) + abs(len(line) - min(max(len(line), 6), 12)) for line in lines]
+    return [lines[k][:12] for k in sorted(range(len(lines)), key=fitness.__getitem__)[:3]]
 
 
 def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Trainer, say: Say) -> dict[str, Any]:
@@ -196,7 +213,6 @@ def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Traine
         numbers[f"{name}_perplexity"] = evaluate(model, ids).perplexity
     numbers |= {"best_epoch": trainer.progress.best_epoch, "epochs": trainer.progress.epoch}
     numbers["tokens_per_second"] = len(data.train) * trainer.progress.epoch / trainer.progress.seconds
-    log = [json.loads(line) for line in (request.out / "log.jsonl").read_text().splitlines()]
     found = {
         "format_version": RESULT_VERSION,
         "kind": "language-model",
@@ -216,10 +232,21 @@ def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Traine
         "processes": trainer.world.size,
         "machine": _machine(),
         "numbers": numbers,
-        "curve": [{k: v for k, v in record.items() if k != "event"} for record in log if record["event"] == "epoch"],
+        "curve": _curve(request.out / "log.jsonl"),
         "notes": [],
     }
-    files.write(request.out / "result.json", json.dumps(found, indent=1) + "\n")
+    files.write(request.out / "result.json", files.json_text(found) + "\n")
+    return found
+
+
+def _curve(log: Path) -> list[dict[str, Any]]:
+    """Return the records of all epochs that the log still has."""
+    found = []
+    for line in log.read_text(errors="replace").splitlines() if log.exists() else []:
+        with suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict) and record.pop("event", None) == "epoch":
+                found.append(record)
     return found
 
 

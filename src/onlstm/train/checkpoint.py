@@ -4,7 +4,6 @@ It holds tensors, numbers and strings only and is read with `weights_only`. `Loc
 """
 
 import fcntl
-import pickle
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -37,8 +36,8 @@ def load(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder}: nothing to resume: no {NAME} there; start it without --resume")
     try:
         content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-        version = content.get("format_version")
-    except (RuntimeError, EOFError, OSError, AttributeError, pickle.UnpicklingError) as error:
+        version = content["format_version"]
+    except Exception as error:  # bent files raise nearly anything
         raise UserError(f"{path}: damaged, or not a checkpoint ({type(error).__name__})") from None
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}")
@@ -56,8 +55,6 @@ class Lock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("w")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for half in self._path.parent.glob(".*.[0-9]*"):  # of a process that was killed while it wrote
-                half.unlink()
         except BlockingIOError:
             self._file.close()
             raise UserError(f"{self._path.parent}: another process is training there") from None

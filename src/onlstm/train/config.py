@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from onlstm.errors import UserError
+from onlstm.settings import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,10 @@ class TrainConfig:
     """Steps between two records of progress."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "bptt", "valid_batch_size", "log_steps"):
-            if getattr(self, name) < 1:
-                raise UserError(f"train.{name} {getattr(self, name)}: at least 1 is needed")
-        if not self.lr > 0:
+        at_least(self, "train.", epochs=1, batch_size=1, bptt=1, valid_batch_size=1, log_steps=1)
+        at_least(self, "train.", clip=0, weight_decay=0, alpha=0, beta=0, patience=0, finetune_epoch=0)
+        at_least(self, "train.", checkpoint_minutes=0)
+        if not 0 < self.lr < math.inf:
             raise UserError(f"train.lr {self.lr}: a number above 0 is needed")
         if not 0 <= self.warmup < 1:
             raise UserError(f"train.warmup {self.warmup}: a share from 0 to less than 1 is needed")

@@ -9,7 +9,8 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ class Trainer:
         self._lengths = random.Random(seed)
         self._generator = torch.Generator().manual_seed(seed)
         self._masks = Masks(self._generator, config.batch_size, kept.start)
-        self._listeners = list(listeners)
+        self.listeners = list(listeners)
         self._stop = False
         self._saved_at = time.monotonic()
 
@@ -104,6 +105,9 @@ class Trainer:
         out = self.model.loss(ids, words, self._state, self._masks)
         self._optimizer.zero_grad()
         (out.nll + config.alpha * out.activation + config.beta * out.slowness).backward()
+        for p in self._parameters:
+            if p.grad is None:  # rare words of an adaptive softmax; other processes may have met some
+                p.grad = torch.zeros_like(p)
         self.world.average(p.grad for p in self._parameters if p.grad is not None)
         norm = nn.utils.clip_grad_norm_(self._parameters, config.clip or math.inf).item()
         loss = self._checked(out.nll, norm)
@@ -140,31 +144,37 @@ class Trainer:
         done.epoch, done.cursor, done.loss_sum, done.length_sum = done.epoch + 1, 0, 0.0, 0
         self._state = None
         self._react(loss)
-        self._record(
-            {
-                "event": "epoch",
-                "epoch": done.epoch,
-                "step": done.step,
-                "train_loss": train_loss,
-                "valid_loss": loss,
-                "valid_perplexity": math.exp(min(loss, 700)),
-                "best_epoch": done.best_epoch,
-                "averaging": done.averaging_since is not None,
-                "seconds": done.seconds,
-            }
-        )
+        record = {
+            "event": "epoch",
+            "epoch": done.epoch,
+            "step": done.step,
+            "train_loss": train_loss,
+            "valid_loss": loss,
+            "valid_perplexity": math.exp(min(loss, 700)),
+            "best_epoch": done.best_epoch,
+            "averaging": done.averaging_since is not None,
+            "seconds": done.seconds,
+        }
+        self._log(record)
         self.save()
+        self._announce(record)
         return not self.world.largest(self._stop)[0] or done.epoch == self.config.epochs
 
     def _validate(self) -> float:
         """Return the mean loss on the validation text; if it is the best yet, save the (averaged) weights."""
         loss = 0.0
         if self.world.rank == 0:
-            with swapped(self._parameters, self._averages.means() if self._averages else None):
+            with self.averaged():
                 loss = evaluate(self.model, self._valid, batch=self.config.valid_batch_size).nll
                 if loss < self.progress.best:
                     store.save_weights(self.model, self.folder)
         return float(self.world.from_first(loss))
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Give the model its averaged weights for a while, if there are any."""
+        with swapped(self._parameters, self._averages.means() if self._averages else None):
+            yield
 
     def _react(self, loss: float) -> None:
         """Take note of a validation loss: best so far, plateau, averaging, fine-tuning."""
@@ -242,12 +252,12 @@ class Trainer:
             "seconds": done.seconds,
         }
         if done.step % self.config.log_steps == 0:
-            self._record(record | {"event": "step"})
-        else:
-            self._announce(record)
+            record["event"] = "step"
+            self._log(record)
+        self._announce(record)
 
-    def _record(self, record: dict[str, Any]) -> None:
-        """Write a record to log.jsonl and tell it to the listeners."""
+    def _log(self, record: dict[str, Any]) -> None:
+        """Write a record to log.jsonl."""
         if self.world.rank == 0:
             try:
                 with (self.folder / "log.jsonl").open("a") as file:
@@ -255,12 +265,17 @@ class Trainer:
                     self.progress.log_bytes = file.tell()
             except OSError as error:
                 raise UserError(f"cannot write {self.folder / 'log.jsonl'}: {error.strerror}") from None
-        self._announce(record)
 
     def _announce(self, record: dict[str, Any]) -> None:
+        """Tell it to the listeners; if one fails (its pipe is closed, say), nothing is lost."""
         if self.world.rank == 0:
-            for listener in self._listeners:
-                listener(record)
+            try:
+                for listener in self.listeners:
+                    listener(record)
+            except BaseException:
+                if self.world.size == 1:  # saving takes all processes
+                    self.save()
+                raise
 
     def save(self) -> None:
         """Write a checkpoint (the first process does it)."""
@@ -288,6 +303,8 @@ class Trainer:
             assert self._averages
             self._averages.load_state_dict(content["averages"])
         self._optimizer.load_state_dict(content["optimizer"])
+        for group in self._optimizer.param_groups:
+            group["weight_decay"] = self.config.weight_decay
         kept = self.world.columns(self.config.batch_size)
         saved = content["state"]
         self._state = saved and tuple((h[:, kept].contiguous(), c[:, kept].contiguous()) for h, c in saved)
@@ -297,4 +314,4 @@ class Trainer:
         log = self.folder / "log.jsonl"
         if self.world.rank == 0 and log.exists():
             with log.open("r+b") as file:
-                file.truncate(self.progress.log_bytes)
+                file.truncate(min(self.progress.log_bytes, log.stat().st_size))

@@ -6,6 +6,7 @@ Started by `torchrun`; without it the world is one process and every call here d
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -29,7 +30,8 @@ class World:
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
         if not dist.is_initialized():
-            dist.init_process_group("gloo")
+            # others wait while the first prepares a corpus or evaluates
+            dist.init_process_group("gloo", timeout=timedelta(hours=24))
         return cls(dist.get_rank(), dist.get_world_size())
 
     def leave(self) -> None:
