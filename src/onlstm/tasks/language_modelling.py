@@ -232,7 +232,7 @@ def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Traine
         "processes": trainer.world.size,
         "machine": _machine(),
         "numbers": numbers,
-        "curve": _curve(request.out / "log.jsonl"),
+        "curve": _curve(request.out / checkpoint.LOG),
         "notes": [],
     }
     files.write(request.out / "result.json", files.json_text(found) + "\n")

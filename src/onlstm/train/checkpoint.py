@@ -4,6 +4,7 @@ It holds tensors, numbers and strings only and is read with `weights_only`. `Loc
 """
 
 import fcntl
+import json
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -14,7 +15,7 @@ from onlstm import files
 from onlstm.errors import UserError
 
 FORMAT_VERSION = 1
-NAME = "trainer.pt"
+NAME, LOG = "trainer.pt", "log.jsonl"
 
 
 def save(folder: Path, content: dict[str, Any]) -> None:
@@ -42,6 +43,23 @@ def load(folder: Path) -> dict[str, Any]:
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}")
     return content
+
+
+def append_log(folder: Path, record: dict[str, Any]) -> int:
+    """Write a record to log.jsonl and return the log's length."""
+    try:
+        with (folder / LOG).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+            return file.tell()
+    except OSError as error:
+        raise UserError(f"cannot write {folder / LOG}: {error.strerror}") from None
+
+
+def cut_log(folder: Path, length: int) -> None:
+    """Take off what was written after the log had this length."""
+    if (folder / LOG).exists():
+        with (folder / LOG).open("r+b") as file:
+            file.truncate(min(length, (folder / LOG).stat().st_size))
 
 
 class Lock:

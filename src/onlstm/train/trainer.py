@@ -5,7 +5,6 @@ carried state, the cursor, the history. `checkpoint.save` stores it between any 
 goes on bit for bit. Many processes (`World`) hold columns of the same batch and do the same arithmetic.
 """
 
-import json
 import math
 import random
 import time
@@ -259,12 +258,7 @@ class Trainer:
     def _log(self, record: dict[str, Any]) -> None:
         """Write a record to log.jsonl."""
         if self.world.rank == 0:
-            try:
-                with (self.folder / "log.jsonl").open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-                    self.progress.log_bytes = file.tell()
-            except OSError as error:
-                raise UserError(f"cannot write {self.folder / 'log.jsonl'}: {error.strerror}") from None
+            self.progress.log_bytes = checkpoint.append_log(self.folder, record)
 
     def _announce(self, record: dict[str, Any]) -> None:
         """Tell it to the listeners; if one fails (its pipe is closed, say), nothing is lost."""
@@ -311,7 +305,5 @@ class Trainer:
         version, words, gauss = content["lengths"]
         self._lengths.setstate((version, tuple(words), gauss))
         self._generator.set_state(content["generator"])
-        log = self.folder / "log.jsonl"
-        if self.world.rank == 0 and log.exists():
-            with log.open("r+b") as file:
-                file.truncate(min(self.progress.log_bytes, log.stat().st_size))
+        if self.world.rank == 0:
+            checkpoint.cut_log(self.folder, self.progress.log_bytes)
