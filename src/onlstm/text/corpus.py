@@ -191,7 +191,10 @@ class _Preparation:
         deal = Carver(lines=0, parts=())
         if found.carve:
             total = sum(len(lines) for lines in self.blocks(found.files["train"], numbers))
-            deal = Carver(lines=total, parts=found.carve)
+            try:
+                deal = Carver(lines=total, parts=found.carve)
+            except UserError as error:
+                raise UserError(f"{', '.join(map(_named, found.files['train']))}: {error}") from None
             kept = Counter(map(deal, range(deal.lines)))
             parts = ", ".join(f"{split} {kept[split]:,}" for split in ("train", *found.carve))
             self.decide(f"split: of {deal.lines:,} lines in blocks of {deal.block}: {parts}")
