@@ -1,0 +1,240 @@
+"""The scores: how well predicted trees match gold ones, under each rule the field counts by.
+
+One set of trees has as many F1 as there are rules (`RULES`), several points apart: every number goes with its rule's
+name. Gold trees are as `onlstm.trees.treebank` reads them: with unary chains, without tags among the nodes.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from onlstm.errors import UserError
+from onlstm.trees.tree import Tree
+
+_TINY = 1e-8  # in the denominators, as in the published evaluations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How F1 is counted."""
+
+    name: str
+    """As in `RULES`."""
+    average: Literal["sentence", "corpus"]
+    """The mean of the sentences' F1, or the F1 of all brackets together."""
+    whole: Literal["never", "repeated", "always"] = "never"
+    """When the bracket over the whole sentence counts; "repeated": if a unary chain repeats it."""
+    unaries: bool = False
+    """Whether brackets around one word count, and those of a unary chain once each."""
+    shortest: int = 1
+    """Sentences of fewer words are skipped."""
+    punctuation: bool = False
+    """Whether the trees are to hold punctuation; else words alone. It is the reader that sees to it."""
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        rule.name: rule
+        for rule in (
+            Rule(name="on-lstm", average="sentence"),
+            Rule(name="kim2019", average="sentence", whole="repeated", shortest=2),
+            Rule(name="kim2019-corpus", average="corpus", whole="repeated", shortest=2),
+            Rule(name="evalb", average="corpus", whole="always", unaries=True),
+            Rule(name="evalb-onlstm", average="corpus", whole="always"),
+            Rule(name="punct", average="sentence", punctuation=True),
+        )
+    }
+)
+"""The rules by name: Shen et al. 2019; Kim et al. 2019, by sentence and corpus; EVALB on gold trees with their unary
+chains; EVALB as the code of Shen et al. calls it, without; and the first with punctuation kept."""
+
+
+class Counts(NamedTuple):
+    """Brackets of one sentence, or of many: in both trees, in the gold one, in the predicted one."""
+
+    correct: int
+    gold: int
+    predicted: int
+
+
+class PRF(NamedTuple):
+    """Precision, recall and F1, from 0 to 100."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParseScore:
+    """What `score` returns; values from 0 to 100 and unrounded, nan where no sentence was scored."""
+
+    rule: Rule
+    """What was counted."""
+    f1: float
+    """By the rule."""
+    precision: float
+    """By the rule; F1 is not the harmonic mean of these two where it is a mean over sentences."""
+    recall: float
+    """By the rule."""
+    n: int
+    """Sentences scored."""
+    skipped: Mapping[str, int]
+    """Sentences not scored, by reason."""
+    per_sentence: tuple[float | None, ...]
+    """F1 of each sentence alone; None where it was skipped."""
+    counts: tuple[Counts | None, ...]
+    """Brackets of each sentence; None where it was skipped."""
+    lengths: tuple[int, ...]
+    """Words of each sentence."""
+    tags: Mapping[str, tuple[int, int]]
+    """By gold label: how many of its spans of two words or more are predicted, and how many there are; the whole
+    sentence's counts, under any rule, and a label that a unary chain repeats counts once."""
+    depth: float
+    """The mean over sentences of the mean number of predicted brackets around a word."""
+
+    def interval(self, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:
+        """Return the 95 % bootstrap interval of F1, over sentences."""
+        scored = [counts for counts in self.counts if counts]
+        if not scored:
+            return math.nan, math.nan
+        rng = random.Random(seed)
+        if self.rule.average == "sentence":
+            values = [f1 for f1 in self.per_sentence if f1 is not None]
+            found = sorted(math.fsum(rng.choices(values, k=self.n)) / self.n for _ in range(resamples))
+        else:
+            found = sorted(_prf(_total(rng.choices(scored, k=self.n))).f1 for _ in range(resamples))
+        margin = round(0.025 * resamples)
+        return found[margin], found[-1 - margin]
+
+    def by_length(self, width: int = 10) -> dict[tuple[int, int], tuple[float, int]]:
+        """Return F1 and number of sentences by length, as {(1, 10): (f1, n), (11, 20): …}; empty ones are left out."""
+        bins: dict[int, list[Counts]] = {}
+        for length, counts in sorted(zip(self.lengths, self.counts, strict=True), key=lambda pair: pair[0]):
+            if counts:
+                bins.setdefault((length - 1) // width, []).append(counts)
+        return {
+            (k * width + 1, (k + 1) * width): (_average(found, self.rule).f1, len(found)) for k, found in bins.items()
+        }
+
+
+def score(gold: Sequence[Tree], predicted: Sequence[Tree], rule: str | Rule = "on-lstm") -> ParseScore:
+    """Return how well the predicted trees match the gold ones over the same words, in the same order.
+
+    >>> gold = Tree.from_brackets("(S (NP the cat) (VP sat (PP on it)))")
+    >>> found = score([gold], [Tree.from_brackets("(the (cat (sat (on it))))")])
+    >>> round(found.f1, 1), found.tags["NP"], found.tags["VP"]
+    (66.7, (0, 1), (1, 1))
+    """
+    rule = _rule(rule)
+    if len(gold) != len(predicted):
+        raise UserError(f"{len(gold)} gold trees but {len(predicted)} predicted ones: give one for each sentence")
+    pairs = list(zip(gold, predicted, strict=True))
+    for i, (target, guess) in enumerate(pairs, start=1):
+        if len(guess.words) != len(target.words):
+            raise UserError(
+                f"sentence {i}: the gold tree has {len(target.words)} words, the predicted one {len(guess.words)}"
+            )
+    counts = [_count(target, guess, rule) if len(target.words) >= rule.shortest else None for target, guess in pairs]
+    pairs = list(compress(pairs, counts))
+    scored = [found for found in counts if found]
+    precision, recall, f1 = _average(scored, rule)
+    short = len(counts) - len(scored)
+    return ParseScore(
+        rule=rule,
+        f1=f1,
+        precision=precision,
+        recall=recall,
+        n=len(scored),
+        skipped={f"fewer than {rule.shortest} words": short} if short else {},
+        per_sentence=tuple(_prf(found).f1 if found else None for found in counts),
+        counts=tuple(counts),
+        lengths=tuple(len(tree.words) for tree in gold),
+        tags=_tags(pairs),
+        depth=math.fsum(_depth(guess) for _, guess in pairs) / len(pairs) if pairs else math.nan,
+    )
+
+
+def tied(distances: Iterable[Sequence[float]]) -> float:
+    """Return the share, 0 to 100, of distances that occur again in their sentence; nan where there are none.
+
+    A layer whose distances are all the same decodes to the right-branching tree: such trees say nothing of the model.
+
+    >>> tied([[0.5, 0.5, 0.2, 0.1], [0.3]])
+    40.0
+    """
+    again = every = 0
+    for sentence in distances:
+        every += len(sentence)
+        again += sum(n for n in Counter(sentence).values() if n > 1)
+    return 100 * again / every if every else math.nan
+
+
+def _rule(rule: str | Rule) -> Rule:
+    if isinstance(rule, Rule):
+        return rule
+    if rule not in RULES:
+        raise UserError(f"unknown rule {rule!r}: choose one of {', '.join(RULES)}")
+    return RULES[rule]
+
+
+def _brackets(tree: Tree, rule: Rule) -> set[tuple[int, int, int]]:
+    """Return the brackets that count, as (start, end, 0); those of a unary chain, where all count, with 0, 1, 2, …"""
+    n = len(tree.words)
+    seen = Counter((start, end) for start, end, _ in tree.nodes)
+    if rule.unaries:
+        seen[0, n] = seen[0, n] or 1  # EVALB sees one around a single word too
+        return {(i, j, k) for (i, j), times in seen.items() for k in range(times)}
+    found = {(i, j, 0) for i, j in seen if 1 < j - i < n}
+    if n > 1 and (rule.whole == "always" or (rule.whole == "repeated" and seen[0, n] > 1)):
+        found.add((0, n, 0))
+    return found
+
+
+def _count(gold: Tree, predicted: Tree, rule: Rule) -> Counts:
+    wanted, got = _brackets(gold, rule), _brackets(predicted, rule)
+    return Counts(len(wanted & got), len(wanted), len(got))
+
+
+def _depth(tree: Tree) -> float:
+    """Return the mean number of brackets of two words or more around a word."""
+    spans = {node[:2] for node in tree.nodes}
+    return sum(end - start for start, end in spans if end - start > 1) / len(tree.words)
+
+
+def _tags(pairs: Iterable[tuple[Tree, Tree]]) -> Mapping[str, tuple[int, int]]:
+    """Return for each label of the gold trees how many of its spans of two words or more are predicted, of how many."""
+    correct: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for gold, predicted in pairs:
+        spans = {node[:2] for node in predicted.nodes}
+        for start, end, label in set(gold.nodes):
+            if label and end - start > 1:
+                total[label] += 1
+                correct[label] += (start, end) in spans
+    return {label: (correct[label], total[label]) for label in sorted(total)}
+
+
+def _prf(counts: Counts) -> PRF:
+    """Return the scores of the counts; with no gold bracket recall is 100, and precision if none is predicted."""
+    correct, gold, predicted = counts
+    precision = correct / (predicted + _TINY) if gold or predicted else 1.0
+    recall = correct / (gold + _TINY) if gold else 1.0
+    return PRF(100 * precision, 100 * recall, 100 * 2 * precision * recall / (precision + recall + _TINY))
+
+
+def _average(counts: Sequence[Counts], rule: Rule) -> PRF:
+    if not counts:
+        return PRF(math.nan, math.nan, math.nan)
+    if rule.average == "corpus":
+        return _prf(_total(counts))
+    return PRF(*(math.fsum(values) / len(counts) for values in zip(*map(_prf, counts), strict=True)))
+
+
+def _total(counts: Iterable[Counts]) -> Counts:
+    return Counts(*map(sum, zip(*counts, strict=True)))

@@ -1,0 +1,339 @@
+"""Treebanks: what is kept, layouts, splits, defects, other profiles, the two mappings, the WSJ sample."""
+
+import io
+import lzma
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlstm.errors import UserError
+from onlstm.trees import Node, TreebankError
+from onlstm.trees.treebank import MAPPINGS, PROFILES, Profile, aligned, original, read_treebank
+from onlstm.trees.treebank.brackets import Defect, read_text
+
+SHARED = Path(__file__).parents[3] / "shared"
+OWL = """
+( (S
+    (NP-SBJ-1 (PRP We) )
+    (VP (VBD wanted)
+      (S
+        (NP-SBJ (-NONE- *-1) )
+        (VP (TO to)
+          (VP (VB buy)
+            (NP=2 (DT an) (NN owl) )
+            (PP-CLR (IN for)
+              (NP ($ $) (CD 3.50) (-NONE- *U*) ))))))
+    (. .) ))
+"""
+WOW = "( (INTJ (UH Wow) (. !) ))\n"
+LONG = f"( (NP {'(NN tick) ' * 11}))\n"
+
+
+def words_of(treebank):
+    return [" ".join(tree.words) for tree in treebank.trees]
+
+
+def saved(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_a_tree_is_words_labels_tags_and_place(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(OWL + WOW)
+    treebank = read_treebank(path)
+    assert words_of(treebank) == ["We wanted to buy an owl for 3.50", "Wow"]
+    assert treebank.tags == (("PRP", "VBD", "TO", "VB", "DT", "NN", "IN", "CD"), ("UH",))
+    assert treebank.sources == ("a.mrg:2", "a.mrg:13")
+    assert str(treebank.trees[0]) == (
+        "(S (NP We) (VP wanted (S (VP to (VP buy (NP an owl) (PP for (NP 3.50)))))))"  # the empty subject is gone
+    )
+    assert treebank.trees[1].nodes == (Node(0, 1, "INTJ"),)
+    assert treebank.skipped == {}
+    assert (treebank.profile, treebank.split, treebank.punctuation) == (PROFILES["ptb"], "all", False)
+
+
+def test_punctuation_and_the_wide_profile(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(OWL + WOW)
+    assert words_of(read_treebank(path, punctuation=True)) == ["We wanted to buy an owl for $ 3.50 .", "Wow !"]
+    assert words_of(read_treebank(path, profile="ptb-wide")) == ["We wanted to buy an owl for $ 3.50", "Wow"]
+
+
+def test_only_an_outermost_bracket_without_meaning_goes():
+    for text in ("( (S (UH Yes) (NN sir)))", "(ROOT (S (UH Yes) (NN sir)))", "(TOP (S-1 (UH Yes) (NN sir)))"):
+        [sentence] = read_text(text, PROFILES["ptb"])
+        assert sentence.tree.nodes == (Node(0, 2, "S"),)
+    [sentence] = read_text("( (NP (NN sir)) (ROOT (UH Yes)) (X (NN sir)))", PROFILES["ptb"])
+    assert [node.label for node in sentence.tree.nodes] == [None, "NP", "ROOT", "X"]
+
+
+def test_layouts_hold_the_same_trees(tmp_path):
+    layouts = [
+        {"parsed/mrg/wsj/00/wsj_0001.mrg": OWL, "parsed/mrg/wsj/23/wsj_2300.mrg": WOW},
+        {"PARSED/MRG/WSJ/00/WSJ_0001.MRG": OWL, "PARSED/MRG/WSJ/23/WSJ_2300.MRG": WOW},
+        {"treebank/combined/wsj_0001.mrg": OWL, "treebank/combined/wsj_2300.mrg": WOW, "treebank/raw/a.txt": "We"},
+        {"one/b": OWL, "two": WOW, "README": "(about it"},
+        {"a.psd": OWL, "b.psd": WOW, "notes.txt": "(", ".hidden.psd": WOW, "__MACOSX/a.psd": OWL},
+    ]
+    for k, files in enumerate(layouts):
+        folder = saved(tmp_path / str(k), {**files, "README": "read me ("})
+        with zipfile.ZipFile(tmp_path / f"{k}.zip", "w") as archive, tarfile.open(tmp_path / f"{k}.txz", "w:xz") as tar:
+            for name, text in reversed(files.items()):
+                archive.writestr(name, text)
+                member = tarfile.TarInfo(name)
+                member.size = len(text)
+                tar.addfile(member, io.BytesIO(text.encode()))
+        for path in (folder, tmp_path / f"{k}.zip", str(tmp_path / f"{k}.txz")):
+            treebank = read_treebank(path)
+            assert words_of(treebank) == ["We wanted to buy an owl for 3.50", "Wow"]
+            first, second = [name for name in files if files[name] in (OWL, WOW)][:2]
+            assert treebank.sources == (f"{first}:2", f"{second}:1")
+
+
+def test_splits_go_by_section(tmp_path):
+    files = {
+        "mrg/wsj/00/wsj_0001.mrg": OWL + LONG,
+        "mrg/wsj/22/WSJ_2201.MRG": WOW + LONG,
+        "mrg/wsj/23/wsj_2300.mrg": LONG,
+        "mrg/brown/cf/cf01.mrg": WOW,
+    }
+    folder = saved(tmp_path, files)
+    owl, wow, long = "We wanted to buy an owl for 3.50", "Wow", " ".join(["tick"] * 11)
+    assert words_of(read_treebank(folder)) == [wow, owl, long, wow, long, long]
+    assert words_of(read_treebank(folder, split="test")) == [long]
+    assert words_of(read_treebank(folder, split="valid")) == [wow, long]
+    short = read_treebank(folder, split="wsj10")
+    assert words_of(short) == [owl, wow]
+    assert short.skipped == {"more than 10 words": 3}
+    assert words_of(read_treebank(folder, split="wsj10", max_len=1)) == [wow]
+    assert words_of(read_treebank(folder / "mrg/brown", split="wsj10")) == [wow]
+    with pytest.raises(
+        UserError, match=r"split test is wsj_23….mrg, but its sections are 00; choose split all or wsj10"
+    ):
+        read_treebank(folder / "mrg/wsj/00", split="test")
+    with pytest.raises(UserError, match="but no file is named so"):
+        read_treebank(folder / "mrg/brown", split="valid")
+
+
+def test_lengths_are_in_words_even_with_punctuation(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(f"( (X {'(NN tick) (, ,) ' * 10}))\n( (X (. .) (: --)))\n( (X (-NONE- 0)))")
+    for punctuation in (False, True):
+        treebank = read_treebank(path, max_len=10, punctuation=punctuation)
+        assert len(treebank.trees) == 1
+        assert treebank.skipped == {"no words": 2}
+        assert read_treebank(path, max_len=9, punctuation=punctuation).skipped["more than 9 words"] == 1
+
+
+@pytest.mark.parametrize(
+    ("defect", "what"),
+    [
+        ("( (S (NN a) (NN b))", 'unclosed "("'),
+        ("( (S (NN a)) (NN b))))", '")" without "("'),
+        (")", '")" without "("'),
+        ("# a comment (with a bracket", "comment"),
+        ("some text", "text outside brackets"),
+        ("( (CODE <TURN>) )", "markup only"),
+        ("( (NP (NN)) )", "empty brackets"),
+        ("()", "empty brackets"),
+        ("( (NP (NN a) b) )", "word beside brackets"),
+        ("( (NP b (NN a)) )", "word beside brackets"),
+        ("( (NP (NN a b)) )", "leaf of too many parts"),
+    ],
+)
+def test_defects_are_counted_and_cost_no_other_tree(tmp_path, defect, what):
+    path = tmp_path / "a.mrg"
+    path.write_text(f"{WOW}{defect}\n{OWL}")
+    treebank = read_treebank(path)
+    # a ")" too many cannot be told from one at the end of the tree before it
+    good = ["We wanted to buy an owl for 3.50"] if defect == ")" else ["Wow", "We wanted to buy an owl for 3.50"]
+    assert words_of(treebank) == good
+    assert treebank.skipped == {what: 1}
+    assert treebank.sources[-1] == "a.mrg:4"
+    line = 1 if defect == ")" else 2
+    with pytest.raises(TreebankError) as error:
+        read_treebank(path, strict=True)
+    assert str(error.value) == f"a.mrg:{line}: {what}"
+
+
+def test_markup_inside_a_sentence_and_odd_indents_do_no_harm():
+    text = "( (S (CODE <HUM>) (NP (PRP We))\r\n\t\u00a0(VP (VBD slept))\u00a0))"
+    [sentence] = read_text(text, PROFILES["ptb-wide"], punctuation=True)
+    assert str(sentence.tree) == "(S (NP We) (VP slept))"
+
+
+def test_a_profile_of_ones_own(tmp_path):
+    spanish = Profile(
+        name="spanish",
+        punctuation=lambda tag: tag.startswith("F"),
+        null_tokens=("*0*",),
+        fields=2,
+        encoding="latin-1",
+    )
+    path = tmp_path / "a.tbf"
+    path.write_text("(S (sn.e-SUJ *0*) (grup.verb (v soñó soñar)) (Fp . .))", encoding="latin-1")
+    treebank = read_treebank(path, profile=spanish)
+    assert str(treebank.trees[0]) == "(S (grup.verb soñó))"
+    with pytest.raises(TreebankError, match=r"a.tbf:1: not utf-8-sig, as profile ptb expects"):
+        read_treebank(path)
+    icelandic = Profile(
+        name="icelandic",
+        markup=("CODE", "ID"),
+        punctuation=(",", "."),
+        null_tokens=lambda token: token == "0" or token.startswith("*"),
+        spell=lambda token: token.rpartition("-")[0],
+        label=str,
+    )
+    text = "( (IP-MAT (NP-SBJ (N-N ugla-ugla) (C 0)) (VBPI sefur-sofa) (. .-.)) (ID 1,.2))"
+    [sentence] = read_text(text, icelandic)
+    assert str(sentence.tree) == "(IP-MAT (NP-SBJ ugla) sefur)"
+
+
+tags = st.sampled_from(["NN", "VB", "-NONE-", ",", "$", "CODE"])
+labels = st.sampled_from(["S", "NP-SBJ", "VP=1", "X"])
+nested = st.recursive(
+    st.tuples(tags, st.sampled_from(["owl", "a-b", "*"])),
+    lambda children: st.tuples(labels, st.lists(children, min_size=1, max_size=3)),
+)
+
+
+def written(tree):
+    head, body = tree
+    return f"({head} {body if isinstance(body, str) else ' '.join(map(written, body))})"
+
+
+def pruned(tree, start, drop):
+    """The words and nodes that are left, by recursion."""
+    head, body = tree
+    if isinstance(body, str):
+        return ([], []) if head in drop else ([body], [])
+    words, below = [], []
+    for child in body:
+        more, nodes = pruned(child, start + len(words), drop)
+        words += more
+        below += nodes
+    own = (start, start + len(words), head.split("-")[0].split("=")[0])
+    return words, [own, *below] if words else []
+
+
+@given(st.lists(st.tuples(st.just("S"), st.lists(nested, min_size=1, max_size=3)), min_size=1, max_size=3))
+def test_reading_is_pruning(trees):
+    text = "\n".join(f"( {written(tree)} )" for tree in trees)
+    for name, punctuation, drop in (
+        ("ptb", False, {"-NONE-", "CODE", ",", "$"}),
+        ("ptb-wide", False, {"-NONE-", "CODE", ","}),
+        ("ptb", True, {"-NONE-", "CODE"}),
+    ):
+        for tree, found in zip(trees, read_text(text, PROFILES[name], punctuation), strict=True):
+            words, nodes = pruned(tree, 0, drop)
+            if isinstance(found, Defect):
+                assert found.what == "markup only"
+                assert not pruned(tree, 0, {"CODE"})[0]
+            elif not words:
+                assert found.tree is None
+            else:
+                assert (list(found.tree.words), list(found.tree.nodes)) == (words, nodes)
+
+
+def test_depth_needs_no_recursion():
+    deep = 5000
+    [sentence] = read_text("(S " * deep + "(NN owl)" + ")" * deep, PROFILES["ptb"])
+    assert len(sentence.tree.nodes) == deep
+
+
+def test_mappings():
+    words = ["The", "75.3", "1,000", r"1\/2", "%", "mid-1980s", "10:30", "-", "$", "U.S."]
+    assert [original(word) for word in words] == [
+        r"the",
+        r"N.N",
+        r"N,N",
+        r"N\/N",
+        r"%",
+        r"mid-Ns",
+        r"N:N",
+        r"-",
+        r"$",
+        r"u.s.",
+    ]
+    assert [aligned(word) for word in words] == ["the", "N", "N", "N", "N", "mid-1980s", "N", "-", "$", "u.s."]
+    assert MAPPINGS["original"] is original
+    assert MAPPINGS["aligned"] is aligned
+
+
+def test_mistakes(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(OWL)
+    for options, message in (
+        ({"profile": "tiger"}, "unknown treebank profile 'tiger': choose one of ptb, ptb-wide"),
+        ({"split": "dev"}, "unknown split 'dev': choose one of all, wsj10, test, valid"),
+        ({"max_len": 0}, "max_len 0"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_treebank(path, **options)
+    with pytest.raises(UserError, match=r"cannot read the treebank .*nowhere: No such file"):
+        read_treebank(tmp_path / "nowhere")
+    with tarfile.open(tmp_path / "a.txz", "w:xz") as tar:
+        tar.add(path, "a.mrg")
+    whole = (tmp_path / "a.txz").read_bytes()
+    (tmp_path / "a.txz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"a.txz"):
+        read_treebank(tmp_path / "a.txz")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"no treebank files in .*empty"):
+        read_treebank(tmp_path / "empty")
+
+
+@pytest.fixture(scope="module")
+def data():
+    if not SHARED.exists():
+        pytest.skip("no ../shared")
+    return SHARED / "data"
+
+
+@pytest.mark.data
+def test_the_sample_has_the_counts_of_its_readme(data):
+    ldc = read_treebank(data / "wsj-sample" / "wsj-sample-ldc-layout.zip", strict=True)
+    assert (len(ldc.trees), sum(len(tree.words) for tree in ldc.trees)) == (2559, 54356)
+    assert len({source.split(":")[0] for source in ldc.sources}) == 133
+    nltk = data / "wsj-sample" / "wsj-sample-nltk-layout.zip"
+    short = read_treebank(nltk, split="wsj10")
+    assert short.trees == tuple(tree for tree in ldc.trees if len(tree.words) <= 10)
+    assert (len(short.trees), dict(short.skipped)) == (360, {"more than 10 words": 2199})
+    tokens = read_treebank(nltk, punctuation=True)
+    assert sum(len(tree.words) for tree in tokens.trees) == 61879
+
+
+@pytest.mark.data
+def test_aligned_words_are_lines_of_the_language_modelling_text(data):
+    with lzma.open(data / "ptb-lm" / "ptb.train.txt.xz", "rt") as file:
+        lines = {tuple(line.split()) for line in file}
+    vocabulary = {word for line in lines for word in line}
+    wide = read_treebank(data / "wsj-sample" / "wsj-sample-ldc-layout.zip", profile="ptb-wide")
+    assert sum(len(tree.words) for tree in wide.trees) == 54791
+    found = {
+        name: sum(
+            tuple(key if key in vocabulary else "<unk>" for key in map(mapping, tree.words)) in lines
+            for tree in wide.trees
+        )
+        for name, mapping in MAPPINGS.items()
+    }
+    assert found["aligned"] == 2559
+    assert found["original"] == 2124
+
+
+@pytest.mark.data
+def test_other_treebanks_have_the_counts_of_their_readme(data):
+    stanford = read_treebank(data / "treebanks-other" / "stanford-handparsed.zip", profile="ptb-wide", punctuation=True)
+    assert (len(stanford.trees), sum(len(tree.words) for tree in stanford.trees)) == (519, 4197)
+    assert stanford.skipped == {"comment": 3}
+    masc = read_treebank(data / "treebanks-other" / "masc-penn.zip", profile="ptb-wide")
+    assert len(masc.trees) + sum(masc.skipped.values()) == 5859
+    assert masc.skipped["markup only"] == 484
