@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onlstm.layer import ONLSTM, ONLSTMCell
     from onlstm.lm.model import LanguageModel
+    from onlstm.parse import Parser
     from onlstm.trees.tree import Tree
 
 __version__ = "0.1.0"
-__all__ = ["ONLSTM", "LanguageModel", "ONLSTMCell", "Tree", "__version__"]
+__all__ = ["ONLSTM", "LanguageModel", "ONLSTMCell", "Parser", "Tree", "__version__"]
 
 _HOME = {
     "ONLSTM": "onlstm.layer",
     "ONLSTMCell": "onlstm.layer",
     "LanguageModel": "onlstm.lm.model",
+    "Parser": "onlstm.parse",
     "Tree": "onlstm.trees.tree",
 }
 
