@@ -271,7 +271,7 @@ def test_functional_call_uses_the_weights_it_is_given(backend):
 
 
 @pytest.mark.filterwarnings("ignore")
-@both
+@pytest.mark.parametrize("backend", ["fused", pytest.param("eager", marks=pytest.mark.slow)])
 def test_compiles_without_a_graph_break(backend):
     torch._dynamo.reset()
     ours, x = layer(backend, num_layers=2, bidirectional=True), words(3, 2, 5)

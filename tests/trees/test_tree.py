@@ -223,6 +223,7 @@ def test_a_whole_sentence_node_is_added_once():
     assert list(Tree.from_spans(["a"], []).lines()) == ["a"]
 
 
+@pytest.mark.slow
 def test_a_tree_200_000_deep_is_written_and_read():
     n = 200_000
     tree = Tree.from_spans(map(str, range(n)), [(0, end) for end in range(2, n + 1)])
