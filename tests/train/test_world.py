@@ -17,7 +17,7 @@ from onlstm.train.trainer import Trainer
 from onlstm.train.world import World
 
 WORKER = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 import torch
 from small_runs import config, ids, model
@@ -36,8 +36,9 @@ if resume:
     run.restore(checkpoint.load(folder))
 run.run(epochs)
 if world.rank == 0:
-    print(json.dumps(losses))
+    print(json.dumps(losses), flush=True)
 world.leave()
+os._exit(0)  # now and then gloo's threads abort a process while Python shuts down
 """
 
 

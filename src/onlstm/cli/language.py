@@ -70,7 +70,7 @@ def train(
     )
     if not first:
         task.run(request)
-        return
+        _end_of_rank()
     with TrainingProgress(sys.stderr if json else sys.stdout) as progress:
         more = [tensorboard_listener(run)] if tensorboard else []
         found = task.run(request, progress.say, [progress, *more])
@@ -78,10 +78,20 @@ def train(
         sys.exit(128 + found)
     if json:
         print(json_text("train", started, found["seed"], {"run": str(run), "result": found}))
-        return
-    numbers = found["numbers"]
-    test = f", test {numbers['test_perplexity']:.2f}" if "test_perplexity" in numbers else ""
-    print(f"Perplexity: valid {numbers['valid_perplexity']:.2f}{test} (epoch {numbers['best_epoch']}); model in {run}")
+    else:
+        numbers = found["numbers"]
+        test = f", test {numbers['test_perplexity']:.2f}" if "test_perplexity" in numbers else ""
+        best = f"valid {numbers['valid_perplexity']:.2f}{test} (epoch {numbers['best_epoch']})"
+        print(f"Perplexity: {best}; model in {run}")
+    if "RANK" in os.environ:
+        _end_of_rank()
+
+
+def _end_of_rank() -> None:
+    """End a process of torchrun at once: now and then gloo's threads abort one while Python shuts down."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 @app.command
