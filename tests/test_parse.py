@@ -241,7 +241,7 @@ def test_a_bad_line_is_named_or_left_out():
         ({"layer": [1, 9]}, "^layer '9': there are 1"),
         ({"layer": 1.5}, "^layer '1.5': there are 1"),
         ({"decoder": "best"}, r"^decoder 'best': there are paper, unbiased$"),
-        ({"distance": "output"}, r"^distance 'output': there are forget, input$"),
+        ({"distance": "output"}, r"^distance 'output': there are forget, input, lstm$"),
         ({"words_at_once": 0}, r"^words_at_once 0: at least 1 is needed$"),
     ],
 )
@@ -274,8 +274,10 @@ def test_a_string_is_not_lines():
 
 
 def test_models_without_distances_or_words_are_refused():
-    with pytest.raises(UserError, match=r"^a model with LSTM layers has no distances"):
+    with pytest.raises(UserError, match=r"^a model with LSTM layers has no distances; .* lstm"):
         Parser(model(rnn="lstm"))
+    with pytest.raises(UserError, match=r"^distance lstm: only for models with LSTM layers"):
+        Parser(model(), distance="lstm")
     bare = model()
     bare.tokenizer = None
     with pytest.raises(UserError, match="no tokenizer"):
@@ -295,3 +297,46 @@ def test_a_run_is_loaded_with_options(tmp_path):
     assert isinstance(parser.parse(text), Parse)
     with pytest.raises(UserError, match="no such model folder"):
         Parser.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("scale", ["inverted", "original"])
+def test_an_lstm_parses_with_its_own_forget_gates(scale):
+    """Against the equations, step by step: d_t = 1 - mean_j f_tj, drop-connect scaled as in evaluation."""
+    small = model(rnn="lstm", weight_dropout=0.4, weight_dropout_scale=scale)
+    words = ["the", "old", "cat", "saw", "Zebra", "slept"]
+    x = small.embedding(torch.tensor([small.tokenizer.eos_id, *small.tokenizer.ids(words)]))
+    expected = []
+    for layer in small.layers:
+        h, c, out, d = torch.zeros(layer.hidden_size).double(), torch.zeros(layer.hidden_size).double(), [], []
+        keep = 0.6 if scale == "original" else 1
+        for now in x:
+            gates = layer.weight_ih_l0 @ now + layer.bias_ih_l0 + keep * layer.weight_hh_l0 @ h + layer.bias_hh_l0
+            i, f, g, o = gates.chunk(4)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            out.append(h)
+            d.append(1 - f.sigmoid().mean().item())
+        expected.append(d[1:])
+        x = torch.stack(out)
+    parser = Parser(small, distance="lstm", words_at_once=4)
+    [found] = parser.distances([words])
+    for layer, d in zip(found, expected, strict=True):
+        assert layer == pytest.approx(d, abs=1e-12)
+    assert parser.parse(words).distances == found[1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(sentence, max_size=8))
+def test_distances_of_all_layers_are_those_of_each(sentences):
+    found = list(Parser(SMALL, words_at_once=20).distances(iter(sentences)))
+    for layer in (1, 2, 3):
+        each = Parser(SMALL, layer=layer, words_at_once=20).parse(sentences)
+        assert [layers[layer - 1] for layers in found] == [pytest.approx(one.distances, abs=1e-12) for one in each]
+
+
+def test_the_layer_is_the_one_recorded_in_the_folder(tmp_path):
+    model(parse_layer=3).save(tmp_path / "run")
+    assert Parser.load(tmp_path / "run").layers == (3,)
+    assert Parser.load(tmp_path / "run", layer="middle").layers == (2,)
+    with pytest.raises(UserError, match=r"^model.parse_layer 4: the layers are 1 to 3; 0: the middle$"):
+        model(parse_layer=4)

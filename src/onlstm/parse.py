@@ -22,7 +22,7 @@ from onlstm.lm.score import at_least_one, evaluating, tokenizer_of
 from onlstm.trees.distances import Decoder, tree_from_distances
 from onlstm.trees.tree import Tree
 
-Distance = Literal["forget", "input"]
+Distance = Literal["forget", "input", "lstm"]
 Layer = int | str | Sequence[int | str]
 Words = list[str] | tuple[str, ...]
 """One tokenised sentence."""
@@ -64,10 +64,12 @@ class Parser:
     """Finds the trees of sentences with the distances of a language model.
 
     Args:
-        layer: whose distances: a number from 1, "middle" (the default: the second of three, as in the paper) or
-            "last"; or several, in a list or as "1,2", for the average of their distances.
+        layer: whose distances: a number from 1, "middle" (the second of three, as in the paper) or "last"; or
+            several, in a list or as "1,2", for the average of their distances. By default the one that the model's
+            configuration names, else the middle one.
         decoder: "paper" or "unbiased", see `onlstm.trees.tree_from_distances`.
-        distance: that of the master "forget" gate, as in the paper, or of the master "input" gate.
+        distance: that of the master "forget" gate, as in the paper, or of the master "input" gate; or, for a model
+            with LSTM layers, "lstm": 1 - the mean of its forget gate (Dyer et al. 2019).
         words_at_once: bounds the memory, also for a single long sentence; it changes nothing but speed.
 
     >>> from onlstm.lm.model import LMConfig
@@ -91,12 +93,18 @@ class Parser:
         distance: Distance = "forget",
         words_at_once: int = 2048,
     ) -> None:
-        if model.config.rnn == "lstm":
-            raise UserError("a model with LSTM layers has no distances to parse with; train one with rnn: onlstm")
         _one_of("decoder", decoder, get_args(Decoder))
         _one_of("distance", distance, get_args(Distance))
+        if model.config.rnn == "lstm" and distance != "lstm":
+            raise UserError(
+                "a model with LSTM layers has no distances; for its own gates there is distance lstm (--gates lstm)"
+            )
+        if model.config.rnn != "lstm" and distance == "lstm":
+            raise UserError("distance lstm: only for models with LSTM layers; an ON-LSTM has forget and input")
         at_least_one(words_at_once=words_at_once)
-        self.model, self.layers = model, _layers("middle" if layer is None else layer, model.config.num_layers)
+        if layer is None:
+            layer = model.config.parse_layer or "middle"
+        self.model, self.layers = model, _layers(layer, model.config.num_layers)
         self.decoder, self.distance, self.words_at_once = decoder, distance, words_at_once
         self._tokenizer = tokenizer_of(model)
 
@@ -134,28 +142,44 @@ class Parser:
             raise UserError("lines: an iterable of lines is needed, not a string; for one sentence there is parse")
         return self._stream(lines, on_error)
 
+    def distances(self, sentences: Iterable[Sequence[str]]) -> Iterator[tuple[tuple[float, ...], ...]]:
+        """Return an iterator over tokenised sentences that gives, for each, one tuple of distances per layer.
+
+        All layers of the model come from one pass, whichever the parser makes its trees of.
+
+        >>> from onlstm.lm.model import LMConfig
+        >>> from onlstm.text.tokenizer import Tokenizer
+        >>> config = LMConfig(vocab_size=4, embedding_size=4, hidden_size=8, chunk_size=2)
+        >>> parser = Parser(LanguageModel(config, Tokenizer.of_words(["dogs", "bark"])))
+        >>> [[len(layer) for layer in layers] for layers in parser.distances([["dogs", "bark"], ["dogs"]])]
+        [[2, 2, 2], [1, 1, 1]]
+        """
+        found = (_tokenised(self._tokenizer, words, k) for k, words in enumerate(sentences))
+        for chunk in _chunks(found):
+            for layers in self._distances(chunk, self.model.config.num_layers):
+                yield tuple(map(tuple, layers.tolist()))
+
     def _stream(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None) -> Iterator[Parse]:
-        sentences: list[_Sentence] = []
-        waiting = 0
-        for k, line in enumerate(lines):
-            try:
-                sentences.append(_raw(self._tokenizer, line.rstrip("\r\n"), k))
-            except UserError as error:
-                if on_error is None:
-                    yield from self._parses(sentences)
-                    raise
-                on_error(error)
-                continue
-            waiting += len(sentences[-1].ids)
-            if len(sentences) >= _SENTENCES or waiting >= _WORDS:
-                yield from self._parses(sentences)
-                sentences, waiting = [], 0
-        yield from self._parses(sentences)
+        failed: list[UserError] = []
+
+        def readable() -> Iterator[_Sentence]:
+            for k, line in enumerate(lines):
+                try:
+                    yield _raw(self._tokenizer, line.rstrip("\r\n"), k)
+                except UserError as error:
+                    if on_error is None:
+                        failed.append(error)
+                        return
+                    on_error(error)
+
+        for chunk in _chunks(readable()):
+            yield from self._parses(chunk)
+        if failed:
+            raise failed[0]
 
     def _parses(self, sentences: "list[_Sentence]") -> Iterator[Parse]:
         depth, chosen = self.layers[-1], torch.tensor(self.layers) - 1
-        found = _distances(self.model, [each.ids for each in sentences], depth, self.distance, self.words_at_once)
-        for sentence, layers in zip(sentences, found, strict=True):
+        for sentence, layers in zip(sentences, self._distances(sentences, depth), strict=True):
             d = tuple(layers[chosen].mean(0).tolist())
             yield Parse(
                 id=sentence.id,
@@ -168,6 +192,10 @@ class Parser:
                 decoder=self.decoder,
             )
 
+    def _distances(self, sentences: "list[_Sentence]", depth: int) -> list[Tensor]:
+        kind = "input" if self.distance == "input" else "forget"
+        return _distances(self.model, [each.ids for each in sentences], depth, kind, self.words_at_once)
+
 
 class _Sentence(NamedTuple):
     id: int
@@ -175,6 +203,20 @@ class _Sentence(NamedTuple):
     words: tuple[str, ...]
     offsets: tuple[tuple[int, int], ...]
     ids: list[int]
+
+
+def _chunks(sentences: Iterable[_Sentence]) -> Iterator[list[_Sentence]]:
+    """Yield as many sentences at a time as are to be sorted by length together."""
+    chunk: list[_Sentence] = []
+    words = 0
+    for each in sentences:
+        chunk.append(each)
+        words += len(each.ids)
+        if len(chunk) >= _SENTENCES or words >= _WORDS:
+            yield chunk
+            chunk, words = [], 0
+    if chunk:
+        yield chunk
 
 
 def _raw(tokenizer: Any, text: str, id: int) -> _Sentence:
@@ -225,7 +267,7 @@ def _one_of(option: str, given: str, known: Sequence[str]) -> None:
 
 @torch.no_grad()
 def _distances(
-    model: LanguageModel, sentences: list[list[int]], depth: int, kind: Distance, words_at_once: int
+    model: LanguageModel, sentences: list[list[int]], depth: int, kind: str, words_at_once: int
 ) -> list[Tensor]:
     """Return, of each sentence of n ids, the distances (depth, n) of the first `depth` layers, on the CPU.
 
@@ -234,7 +276,7 @@ def _distances(
     out = [torch.empty(depth, 0)] * len(sentences)
     order = sorted((k for k, ids in enumerate(sentences) if ids), key=lambda k: -len(sentences[k]))
     with evaluating(model) as device:
-        _, start, _ = model.encode(torch.tensor([[model.tokenizer.eos_id]], device=device), layers=depth)
+        _, start, _ = model.encode(torch.tensor([[model.tokenizer.eos_id]], device=device), layers=depth, gates=True)
         while order:
             count = max(1, words_at_once // len(sentences[order[0]]))
             batch, order = order[:count], order[count:]
@@ -244,7 +286,7 @@ def _distances(
     return out
 
 
-def _batch(model: LanguageModel, sentences: list[list[int]], start: States, kind: Distance, steps: int) -> Tensor:
+def _batch(model: LanguageModel, sentences: list[list[int]], start: States, kind: str, steps: int) -> Tensor:
     """Return the distances (L, T, B) of sentences, longest first, computed `steps` words at a time."""
     device = start[0][0].device
     ids = pad_sequence([torch.tensor(each) for each in sentences])
@@ -254,7 +296,7 @@ def _batch(model: LanguageModel, sentences: list[list[int]], start: States, kind
         live = sum(len(each) > begin for each in sentences)
         now = tuple((h[:, :live], c[:, :live]) for h, c in state)
         window = ids[begin : begin + steps, :live].to(device)
-        _, state, found = model.encode(window, now, layers=len(start))
+        _, state, found = model.encode(window, now, layers=len(start), gates=True)
         assert found is not None
         out[:, begin : begin + steps, :live] = getattr(found, kind).cpu()
     if not out.isfinite().all():

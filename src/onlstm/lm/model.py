@@ -68,12 +68,18 @@ class LMConfig:
     """Drop-connect on the recurrent weights."""
     weight_dropout_scale: Literal["inverted", "original"] = "original"
     """`original`: evaluation scales the weights down; `inverted`: training scales them up."""
+    parse_layer: int = 0
+    """The layer, from 1, that trees are made of unless another is asked for; 0: the middle one."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.hidden_size, int):
             object.__setattr__(self, "hidden_size", tuple(self.hidden_size))
             object.__setattr__(self, "num_layers", len(self.sizes))
         at_least(self, "model.", vocab_size=0, embedding_size=1, num_layers=1, chunk_size=1, mos=0, init_range=0)
+        if not 0 <= self.parse_layer <= self.num_layers:
+            raise UserError(
+                f"model.parse_layer {self.parse_layer}: the layers are 1 to {self.num_layers}; 0: the middle"
+            )
         if min(self.sizes) < 1:
             raise UserError(f"model.hidden_size {self.hidden_size}: every layer needs at least 1 neuron")
         for name in (n for n in self.__dataclass_fields__ if "dropout" in n and not n.endswith("scale")):
@@ -200,9 +206,17 @@ class LanguageModel(nn.Module):
         )
 
     def encode(
-        self, ids: Tensor, state: States | None = None, masks: Masks | None = None, layers: int | None = None
+        self,
+        ids: Tensor,
+        state: States | None = None,
+        masks: Masks | None = None,
+        layers: int | None = None,
+        gates: bool = False,
     ) -> tuple[Tensor, States, Distances | None]:
-        """Return the output (T, B, H) of the last (or of the first so many) layers, all states, and distances."""
+        """Return the output (T, B, H) of the last (or of the first so many) layers, all states, and distances.
+
+        LSTM layers have distances only if their `gates` are asked for, see `onlstm.lm.dropout.LSTM`.
+        """
         masks = masks or Masks()
         x = masks.embed(self.embedding.weight, ids, self._p("dropout_embedding"))
         x = masks.locked(x, self._p("dropout_input"))
@@ -212,7 +226,8 @@ class LanguageModel(nn.Module):
         for k, layer in enumerate(stack):
             p = self._p("weight_dropout")
             mask = [masks.kept(tuple(layer.weight_hh_l0.shape), p, layer.weight_hh_l0)] if p else None
-            x, new_state, d = layer.scan(x, state[k] if state else None, weight_mask=mask)
+            more = {"gates": True} if gates and self.config.rnn == "lstm" else {}
+            x, new_state, d = layer.scan(x, state[k] if state else None, weight_mask=mask, **more)
             states.append(new_state)
             if d is not None:
                 distances.append(d)

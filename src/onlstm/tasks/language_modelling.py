@@ -106,8 +106,9 @@ def _recipe(request: Request) -> tuple[Recipe, dict[str, Any] | None]:
     if request.recipe or (request.sources and list(request.sources) != sources):
         raise UserError(f"{request.out} has its recipe and its text ({' '.join(sources)}): leave them out")
     chosen = recipe.resolve(saved, request.overrides)
+    before = recipe.resolve(saved).settings()
     for name, value in chosen.settings().items():
-        if name != "train" and value != saved[name]:
+        if name != "train" and value != before[name]:
             raise UserError(f"--{name}: cannot change with --resume; only train.* can")
     for name in ("batch_size", "optimizer", "averaging", "precision"):
         if getattr(chosen.train, name) != saved["train"][name]:
