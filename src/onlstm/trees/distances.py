@@ -48,11 +48,13 @@ def tree_from_distances(
             raise ValueError(f"distance {i} ({words[i]!r}) is {x}: distances are finite")
     if decoder == "unbiased":
         return Tree.from_spans(words, [(left + 1, right + 1) for _, left, right in _reach(d[1:])])
-    parts = [(start, right) for i, left, right in _reach(d) for start in {left + 1, i}]
-    return Tree.from_spans(words, [(start, end) for start, end in parts if end - start > 1])
+    reach = _reach(d)
+    parts = [(left + 1, right) for _, left, right in reach if right - left > 2]
+    parts += [(i, right) for i, left, right in reach if left + 1 < i < right - 1]
+    return Tree.from_spans(words, parts)
 
 
-def _reach(d: Sequence[float]) -> Iterable[tuple[int, int, int]]:
+def _reach(d: Sequence[float]) -> list[tuple[int, int, int]]:
     """Return for each i: i, the nearest j < i with d[j] >= d[i] or -1, the nearest j > i with d[j] > d[i] or len(d).
 
     Strictly between the two lies the part whose first maximum is i.
@@ -65,7 +67,7 @@ def _reach(d: Sequence[float]) -> Iterable[tuple[int, int, int]]:
         if falling:
             left[i] = falling[-1]
         falling.append(i)
-    return zip(range(len(d)), left, right, strict=True)
+    return list(zip(range(len(d)), left, right, strict=True))
 
 
 def vote(trees: Sequence[Tree], weights: Sequence[float] | None = None) -> Tree:

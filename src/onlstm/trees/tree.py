@@ -141,8 +141,11 @@ class Tree:
             del path[len(path) - len(closed) :]
         return top[0] if self.nodes else nltk_tree("", top)
 
-    def lines(self) -> Iterator[str]:
-        """Yield a drawing for terminals, one line a word, the root at the left.
+    def lines(self, width: int | None = None) -> Iterator[str]:
+        """Return the lines of a drawing for terminals, one a word, the root at the left; see `onlstm.draw.text`.
+
+        Args:
+            width: columns at most; what is too deep for them stands below, as a section with a number.
 
         >>> print(*Tree.from_brackets("((the cat) (sat (on it)))").lines(), sep="\\n")
         ┬─┬─ the
@@ -151,26 +154,15 @@ class Tree:
           └─┬─ on
             └─ it
         """
-        forks: list[tuple[str, int, int]] = []  # blanks before its column, end of its present child, its own end
-        for i, (word, opened, _) in enumerate(self._steps()):
-            ends = [*(node.end for node in opened), i + 1]
-            while forks and forks[-1][2] <= i:
-                forks.pop()
-            if forks:
-                pad, _, end = forks.pop()
-                forks.append((pad, ends[0], end))
-            line = "".join(pad + ("│ " if child < end else "  ") for pad, child, end in forks[:-1])
-            line += "".join(pad + ("├─" if child < end else "└─") for pad, child, end in forks[-1:])
-            start = len(line)
-            for node, child in zip(opened, ends[1:], strict=True):
-                if node.label:
-                    line += " " * bool(line) + node.label
-                if child < node.end:
-                    line += " " * bool(node.label or len(line) > start)
-                    forks.append((" " * (len(line) - start), child, node.end))
-                    line += "┬─"
-                    start = len(line)
-            yield line + " " * bool(line) + word
+        from onlstm.draw.terminal import text
+
+        return text(self, width)
+
+    def _repr_svg_(self) -> str:
+        """Return the picture that notebooks show."""
+        from onlstm.draw.picture import svg
+
+        return svg(self)
 
     def _steps(self) -> Iterator[tuple[str, tuple[Node, ...], list[Node]]]:
         """Yield each word, the nodes that open before it from the top, and those that close after it from below."""

@@ -1,31 +1,40 @@
 """Treebanks: gold trees from a file, a folder or an archive, and their words as a language model's text has them."""
 
-import lzma
 import re
-import tarfile
-import zipfile
-import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import get_args
 
 from onlstm.errors import UserError
 from onlstm.trees.tree import Tree, TreebankError
-from onlstm.trees.treebank.brackets import PTB, PTB_WIDE, Defect, Profile, read_text
+from onlstm.trees.treebank.brackets import read_text
+from onlstm.trees.treebank.files import Split, decoded, read_files
+from onlstm.trees.treebank.graphs import read_xml
+from onlstm.trees.treebank.profile import Profile, load_profile, profiles
+from onlstm.trees.treebank.sentence import Defect, Sentence
 
-__all__ = ["MAPPINGS", "PROFILES", "Profile", "Split", "Treebank", "aligned", "original", "read_treebank"]
+__all__ = [
+    "MAPPINGS",
+    "Profile",
+    "Split",
+    "Treebank",
+    "aligned",
+    "load_profile",
+    "original",
+    "profiles",
+    "read_treebank",
+]
 
-Split = Literal["all", "wsj10", "test", "valid"]
-
-PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in (PTB, PTB_WIDE)})
-"""The profiles by name."""
-
-_SECTIONS = {"test": "23", "valid": "22"}
-_WSJ_FILE = re.compile(r"wsj_(\d\d)\d\d\.[^/]*", re.IGNORECASE)
-_UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error)
+_XML = ((b"<alpino", "alpino"), (b"<corpus", "tiger"), (b"<terminals", "tiger"))
+_LEAF = re.compile(rb"\(\s*([^\s()]+)\s+[^\s()][^()]*\)")
+_SINICA = re.compile(rb"^#[0-9]+:\S*\[[0-9]+\] [^\s(]+\(", re.MULTILINE)
+_ENOUGH = 0.8  # of the leaves: a profile that knows fewer tags is not the treebank's own
+_PENN = 0.999  # the same for the Penn Treebank's, in which there are slips
 _DIGITS = re.compile("[0-9]+")
 _NUMBER = re.compile(r"[0-9.,:\\/+-]*[0-9][0-9.,:\\/+-]*")
 
@@ -48,12 +57,16 @@ class Treebank:
     """Where each tree starts, as file:line."""
     skipped: Mapping[str, int]
     """How many trees were left out, by reason; comment lines count as well."""
+    discontinuous: int
+    """How many nodes of these trees had gaps; what they became is the profile's `discontinuous`."""
+    warnings: tuple[str, ...]
+    """What is doubtful about the profile, one line each."""
 
 
 def read_treebank(
     path: str | Path,
     *,
-    profile: str | Profile = "ptb",
+    profile: str | Profile = "auto",
     split: Split = "all",
     max_len: int | None = None,
     punctuation: bool = False,
@@ -62,34 +75,49 @@ def read_treebank(
     """Return the treebank in a file, a folder (the Penn Treebank's layout, NLTK's or any), a zip or a tar archive.
 
     Args:
-        profile: one of `PROFILES` or your own.
+        profile: one of `profiles()`, the name of a YAML file that holds your own, or a `Profile`; "auto" looks at the
+            files, and is the Penn Treebank's where the tags are.
         split: "all" is every tree; "test" and "valid" are sections 23 and 22 of the Wall Street Journal, known by the
             names of its files, wsj_23….mrg; "wsj10" is all its sections, or the whole of another treebank, up to
             10 words.
         max_len: leave longer sentences out. Lengths are in words, whether punctuation is kept or not.
         punctuation: keep it, and all else but nulls and markup.
-        strict: raise `TreebankError` at the first defect (brackets that do not balance, comments, trees of markup);
-            by default these are skipped and counted.
+        strict: raise `TreebankError` at the first defect (brackets that do not balance, broken XML, comments, trees of
+            markup, bytes in another encoding); by default these are skipped and counted.
     """
-    kind = _profile(profile)
     limit = _limit(split, max_len)
+    kind, files = _opened(Path(path), profile, split)
     found: list[tuple[Tree, tuple[str, ...], str]] = []
-    skipped: Counter[str] = Counter()
-    for name, text in _texts(Path(path), kind, split):
-        for item in read_text(text, kind, punctuation):
-            if isinstance(item, Defect):
-                if strict:
-                    raise TreebankError(f"{name}:{item.line}: {item.what}")
-                skipped[item.what] += 1
-            elif item.tree is None or item.length == 0:
-                skipped["no words"] += 1
-            elif limit and item.length > limit:
-                skipped[f"more than {limit} words"] += 1
-            else:
-                found.append((item.tree, item.tags, f"{name}:{item.line}"))
+    skipped, leaves = Counter[str](), Counter[str]()
+    gaps = 0
+    for name, item in _items(files, kind, punctuation, strict):
+        if isinstance(item, Defect):
+            skipped[item.what] += 1
+            continue
+        leaves.update([tag for tag, _ in item.leaves])
+        if item.tree is None or item.length == 0:
+            skipped["no words"] += 1
+        elif limit and item.length > limit:
+            skipped[f"more than {limit} words"] += 1
+        else:
+            found.append((item.tree, item.tags, f"{name}:{item.line}"))
+            gaps += item.gaps
+    if not found and not skipped:
+        raise UserError(
+            f"{path}: no trees of profile {kind.name} ({kind.format}) in it; choose another file or profile"
+        )
     trees, tags, sources = zip(*found, strict=True) if found else ((), (), ())
-    kept = {"trees": trees, "tags": tags, "sources": sources}
-    return Treebank(profile=kind, split=split, punctuation=punctuation, skipped=dict(skipped), **kept)
+    return Treebank(
+        profile=kind,
+        split=split,
+        punctuation=punctuation,
+        trees=trees,
+        tags=tags,
+        sources=sources,
+        skipped=dict(skipped),
+        discontinuous=gaps,
+        warnings=tuple(_doubts(kind, leaves)),
+    )
 
 
 def original(word: str) -> str:
@@ -114,14 +142,6 @@ MAPPINGS: Mapping[str, Callable[[str], str]] = MappingProxyType({"original": ori
 """From a treebank's word to what a model looks up, by name."""
 
 
-def _profile(profile: str | Profile) -> Profile:
-    if isinstance(profile, Profile):
-        return profile
-    if profile not in PROFILES:
-        raise UserError(f"unknown treebank profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    return PROFILES[profile]
-
-
 def _limit(split: Split, max_len: int | None) -> int | None:
     """Return the length of the longest sentences to keep."""
     if split not in get_args(Split):
@@ -131,59 +151,58 @@ def _limit(split: Split, max_len: int | None) -> int | None:
     return min((n for n in (max_len, 10 if split == "wsj10" else None) if n), default=None)
 
 
-def _texts(path: Path, profile: Profile, split: Split) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each file of the split."""
-    for name, data in _files(path, lambda names: _of_split(_of_profile(names, profile), split, path)):
-        try:
-            yield name, data.decode(profile.encoding)
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise TreebankError(f"{name}:{line}: not {profile.encoding}, as profile {profile.name} expects") from error
+def _opened(path: Path, profile: str | Profile, split: Split) -> tuple[Profile, Iterable[tuple[str, bytes]]]:
+    """Return how to read the files, and the files."""
+    if profile == "auto":
+        files = list(read_files(path, Profile(name="auto"), split))
+        return _fitting([data for _, data in files]), files
+    kind = profile if isinstance(profile, Profile) else load_profile(profile)
+    return kind, read_files(path, kind, split)
 
 
-def _files(path: Path, choose: Callable[[Iterable[str]], list[str]]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of the chosen files in a folder or archive, or of the one file."""
-    try:
-        if path.is_dir():
-            for name in choose(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()):
-                yield name, (path / name).read_bytes()
-        elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                for name in choose(info.filename for info in archive.infolist() if not info.is_dir()):
-                    yield name, archive.read(name)
-        elif tarfile.is_tarfile(path):
-            with tarfile.open(path) as tar:
-                members = {member.name: member for member in tar if member.isfile()}
-                for name in choose(members):
-                    file = tar.extractfile(members[name])
-                    yield name, file.read() if file else b""
+def _fitting(files: list[bytes]) -> Profile:
+    """Return the profile for the files, by their format or leaves: the Penn Treebank's, or that which knows most."""
+    for mark, name in _XML:
+        if any(data.removeprefix(BOM_UTF8).lstrip().startswith(b"<") and mark in data for data in files):
+            return load_profile(name)
+    if any(_SINICA.search(data) for data in files):
+        return load_profile("sinica")
+    found = Counter(chain.from_iterable(_LEAF.findall(data) for data in files))
+    tags = Counter({tag.decode("utf-8", "replace"): count for tag, count in found.items()})
+    penn = load_profile("ptb")
+    if _known(penn, tags) >= _PENN:
+        return penn
+    named = [load_profile(name) for name in ("ptb", "ptb-wide", *profiles())]
+    best = max((one for one in named if one.format == "brackets" and one.words), key=lambda one: _known(one, tags))
+    return best if _known(best, tags) >= _ENOUGH else load_profile("ptb-wide")
+
+
+def _known(profile: Profile, tags: Counter[str]) -> float:
+    """Return the share of leaves with a tag that the profile knows."""
+    return sum(count for tag, count in tags.items() if profile.knows(tag)) / tags.total() if tags else 1.0
+
+
+def _doubts(profile: Profile, tags: Counter[str]) -> Iterator[str]:
+    if (share := _known(profile, tags)) < _ENOUGH:
+        unknown = [tag for tag, _ in tags.most_common() if not profile.knows(tag)]
+        listed = ", ".join(unknown[:3]) + " …" * (len(unknown) > 3)
+        yield (
+            f"profile {profile.name} knows {share:.0%} of the leaves' tags, not {listed}; "
+            "choose another profile, or write one in a .yaml file"
+        )
+
+
+def _items(
+    files: Iterable[tuple[str, bytes]], profile: Profile, punctuation: bool, strict: bool
+) -> Iterator[tuple[str, Sentence | Defect]]:
+    """Yield what the files hold, with their names; if `strict`, raise at the first defect."""
+    for name, data in files:
+        if profile.format == "brackets":
+            items = read_text(decoded(name, data, profile, strict), profile, punctuation)
         else:
-            for name in choose([path.name]):
-                yield name, path.read_bytes()
-    except _UNREADABLE as error:
-        raise UserError(f"cannot read the treebank {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _of_profile(names: Iterable[str], profile: Profile) -> list[str]:
-    """Return the names with the first of the profile's suffixes that occurs, sorted; if none does, all but READMEs."""
-    seen = sorted(name for name in names if not any(part[:1] in "._" for part in PurePosixPath(name).parts))
-    for suffix in profile.suffixes:
-        if chosen := [name for name in seen if name.lower().endswith(suffix)]:
-            return chosen
-    return [name for name in seen if not PurePosixPath(name).name.lower().startswith("readme")]
-
-
-def _of_split(names: list[str], split: Split, path: Path) -> list[str]:
-    """Return the names that belong to the split; there must be one."""
-    if not names:
-        raise UserError(f"no treebank files in {path}")
-    if split == "all":
-        return names
-    sections = {name: match[1] for name in names if (match := _WSJ_FILE.fullmatch(PurePosixPath(name).name))}
-    if split == "wsj10":
-        return list(sections) or names
-    chosen = [name for name, section in sections.items() if section == _SECTIONS[split]]
-    if not chosen:
-        there = f"its sections are {', '.join(sorted(set(sections.values())))}" if sections else "no file is named so"
-        raise UserError(f"{path}: split {split} is wsj_{_SECTIONS[split]}….mrg, but {there}; choose split all or wsj10")
-    return chosen
+            text = decoded(name, data, profile, strict=True) if profile.encoding else data
+            items = read_xml(text, profile, punctuation)
+        for item in items:
+            if strict and isinstance(item, Defect):
+                raise TreebankError(f"{name}:{item.line}: {item.what}")
+            yield name, item

@@ -1,0 +1,93 @@
+"""The files of a treebank, in a folder or an archive, and their text."""
+
+import codecs
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from onlstm.errors import UserError
+from onlstm.trees.tree import TreebankError
+from onlstm.trees.treebank.profile import Profile, matcher
+
+Split = Literal["all", "wsj10", "test", "valid"]
+
+_SECTIONS = {"test": "23", "valid": "22"}
+_WSJ_FILE = re.compile(r"wsj_(\d\d)\d\d\.[^/]*", re.IGNORECASE)
+_UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error)
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".xz", ".txz", ".bz2", ".tbz2")
+_MOST_UNDECODED = 0.001  # of a file's characters; letters with accents are more, even in text that is mostly brackets
+
+
+def read_files(path: Path, profile: Profile, split: Split) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and bytes of each file of the split, sorted by name; there must be one."""
+    return _files(path, lambda names: _of_split(_of_profile(names, profile), split, path))
+
+
+def decoded(name: str, data: bytes, profile: Profile, strict: bool) -> str:
+    """Return a file's text; if not `strict`, a few bytes may be wrong and become lone surrogates."""
+    encoding = profile.encoding or "utf-8"
+    data = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        text = data.decode(encoding, "surrogateescape")
+        if strict or sum("\udc80" <= c <= "\udcff" for c in text) > _MOST_UNDECODED * len(text):
+            line = data.count(b"\n", 0, error.start) + 1
+            what = f"not {profile.encoding or 'UTF-8'}, as profile {profile.name} expects"
+            raise TreebankError(f"{name}:{line}: {what}; choose one with the right encoding, or write it") from None
+        return text
+
+
+def _files(path: Path, choose: Callable[[Iterable[str]], list[str]]) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and bytes of the chosen files in a folder or archive, or of the one file."""
+    try:
+        if path.is_dir():
+            for name in choose(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()):
+                yield name, (path / name).read_bytes()
+        elif zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                for name in choose(info.filename for info in archive.infolist() if not info.is_dir()):
+                    yield name, archive.read(name)
+        elif tarfile.is_tarfile(path):
+            with tarfile.open(path) as tar:
+                members = {member.name: member for member in tar if member.isfile()}
+                for name in choose(members):
+                    file = tar.extractfile(members[name])
+                    yield name, file.read() if file else b""
+        elif path.suffix.lower() in _ARCHIVES:
+            raise OSError("a damaged archive, or none")
+        else:
+            for name in choose([path.name]):
+                yield name, path.read_bytes()
+    except _UNREADABLE as error:
+        raise UserError(f"cannot read the treebank {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _of_profile(names: Iterable[str], profile: Profile) -> list[str]:
+    """Return the names that match the first of the profile's patterns that any does, sorted; else all but READMEs."""
+    seen = sorted(name for name in names if not any(part[:1] in "._" for part in PurePosixPath(name).parts))
+    for pattern in profile.files:
+        if chosen := [name for name in seen if matcher((pattern.lower(),))(PurePosixPath(name).name.lower())]:
+            return chosen
+    return [name for name in seen if not PurePosixPath(name).name.lower().startswith("readme")]
+
+
+def _of_split(names: list[str], split: Split, path: Path) -> list[str]:
+    """Return the names that belong to the split; there must be one."""
+    if not names:
+        raise UserError(f"no treebank files in {path}")
+    if split == "all":
+        return names
+    sections = {name: match[1] for name in names if (match := _WSJ_FILE.fullmatch(PurePosixPath(name).name))}
+    if split == "wsj10":
+        return list(sections) or names
+    chosen = [name for name, section in sections.items() if section == _SECTIONS[split]]
+    if not chosen:
+        there = f"its sections are {', '.join(sorted(set(sections.values())))}" if sections else "no file is named so"
+        raise UserError(f"{path}: split {split} is wsj_{_SECTIONS[split]}….mrg, but {there}; choose split all or wsj10")
+    return chosen
