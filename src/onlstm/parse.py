@@ -104,7 +104,7 @@ class Parser:
         at_least_one(words_at_once=words_at_once)
         if layer is None:
             layer = model.config.parse_layer or "middle"
-        self.model, self.layers = model, _layers(layer, model.config.num_layers)
+        self.model, self.layers = model, layer_numbers(layer, model.config.num_layers)
         self.decoder, self.distance, self.words_at_once = decoder, distance, words_at_once
         self._tokenizer = tokenizer_of(model)
 
@@ -249,7 +249,7 @@ def _check_utf8(text: str, where: str) -> None:
         raise UserError(f"{where}: the text is not UTF-8")
 
 
-def _layers(given: Layer, count: int) -> tuple[int, ...]:
+def layer_numbers(given: Layer, count: int) -> tuple[int, ...]:
     """Return the numbers, from 1, of the layers that are meant, in order, each once."""
     names = {str(k + 1): k + 1 for k in range(count)} | {"middle": count // 2 + 1, "last": count}
     several = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]

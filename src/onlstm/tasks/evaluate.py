@@ -1,0 +1,299 @@
+"""`onlstm evaluate`: runs, or anybody's trees, against a treebank.
+
+The model reads a sentence as its own text has it (mapping "aligned") or as the original code had it ("original"); which
+of the sentences stood in its training text is counted, not guessed. What is chosen by the labels of the very treebank
+it is reported on is said to be so.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from onlstm import files
+from onlstm.errors import UserError
+from onlstm.lm.model import LanguageModel
+from onlstm.parse import Distance, Parser, layer_numbers
+from onlstm.tasks.parsing import Decoding, Forest, Layers, Row, baselines, forests, rows, untrained, votes
+from onlstm.tasks.reading import Reading, is_penn, overlap, readings
+from onlstm.tasks.results import model_facts, save
+from onlstm.trees.metrics import RULES
+from onlstm.trees.tree import Tree, TreebankError, read_brackets
+from onlstm.trees.treebank import MAPPINGS, Split, Treebank, read_treebank
+
+WIDER = {"ptb": "ptb-wide"}
+"""By profile, the one that leaves what the language model's text keeps beside the scored words: "$" and "#"."""
+MODELS = ("onlstm", "lstm-gates", "vote", "trees")
+"""Systems that are no baselines."""
+_TAGS = ("ADJP", "NP", "PP", "INTJ")
+_LEFT_OUT = ("subset", "precision", "recall", "by_length")  # of a row, in the file that is kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What `onlstm evaluate` was asked for."""
+
+    runs: Sequence[Path]
+    treebank: Path
+    rules: Sequence[str] = ("on-lstm",)
+    layers: Sequence[str] = ()
+    """Numbers, names, or several joined by commas for an average; none: every layer alone."""
+    decoders: Sequence[Decoding] = get_args(Decoding)
+    gates: Distance | None = None
+    """None: forget; of runs with LSTM layers, their own."""
+    mapping: str = "aligned"
+    profile: str = "auto"
+    split: Split = "all"
+    max_len: int | None = None
+    strict: bool = False
+    trees: Path | None = None
+    """Brackets, or what `onlstm parse --format json` wrote, to score as well."""
+    dev: Path | None = None
+    """Another treebank, on which the headline's layer and decoder are chosen."""
+    words: Path | None = None
+    """A file to write the sentences to, one a line."""
+    out: Path | None = None
+    """A file to keep the result in, for `onlstm report`."""
+    command: str = ""
+    """As the user typed it, for that file."""
+
+
+Say = Callable[[str], None]
+
+
+def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
+    """Return what `onlstm evaluate --json` prints."""
+    _check(request)
+    started = time.perf_counter()
+    models = [_Model(path, LanguageModel.load(path)) for path in request.runs]
+    made: list[Row] = []
+    overlaps: list[tuple[float | None, float]] = []
+    for punctuated in sorted({RULES[name].punctuation for name in request.rules}, reverse=True):
+        bank = _read(request, punctuated)
+        reads = [_readings(request, bank, each.model) for each in models]
+        trees = _forests(request, models, reads, say)
+        trees += [*_agreed(trees), *_blank(request, models, reads, say), *_others(request, bank)]
+        for rule in (name for name in request.rules if RULES[name].punctuation == punctuated):
+            say(f"Scoring {len(trees)} sets of trees by rule {rule} …")
+            made += rows(bank.trees, trees, rule)
+        overlaps = [overlap(each.path, each.model, read) for each, read in zip(models, reads, strict=True)]
+    for warning in bank.warnings:
+        say(warning)
+    if request.words:
+        files.write(request.words, "".join(" ".join(tree.words) + "\n" for tree in bank.trees))
+    found = {
+        "treebank": {
+            "path": str(request.treebank),
+            "profile": bank.profile.name,
+            "split": bank.split,
+            "sentences": len(bank.trees),
+            "words": sum(len(tree.words) for tree in bank.trees),
+            "skipped": dict(bank.skipped),
+            "seen_share": max((seen for seen, _ in overlaps if seen is not None), default=None),
+            "unk_share": overlaps[0][1] if overlaps else None,
+        },
+        "mapping": request.mapping,
+        "headline": _headline(request, models, made, say),
+        "best": _best(made, request.rules[0]),
+    }
+    if request.out:
+        _save(request.out, request, models, found | {"rows": _lean(made)}, time.perf_counter() - started)
+    return found | {"rows": [asdict(row) for row in made]}
+
+
+def table_labels(tags: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the labels of the paper's table; if the treebank has not most of them, its four most frequent ones."""
+    if len(tags.keys() & set(_TAGS)) > 2:
+        return list(_TAGS)
+    return sorted(tags, key=lambda tag: -tags[tag][1])[:4]
+
+
+def _check(request: Request) -> None:
+    for option, given, known in (
+        ("--rule", request.rules, tuple(RULES)),
+        ("--decoder", request.decoders, get_args(Decoding)),
+        ("--mapping", [request.mapping], tuple(MAPPINGS)),
+    ):
+        for name in given:
+            if name not in known:
+                raise UserError(f"{option} {name}: there are {', '.join(known)}")
+    if (request.treebank / "model.safetensors").is_file():
+        raise UserError(f"{request.treebank} is a run folder: name the treebank after it")
+    if request.out and (request.out.is_dir() or not request.out.parent.is_dir()):  # now, not after the work
+        raise UserError(f"--out {request.out}: name a file in a folder that is there, such as results/NAME.json")
+
+
+def _read(request: Request, punctuation: bool = False) -> Treebank:
+    bank = read_treebank(
+        request.treebank,
+        profile=request.profile,
+        split=request.split,
+        max_len=request.max_len,
+        punctuation=punctuation,
+        strict=request.strict,
+    )
+    if not bank.trees:
+        why = ", ".join(f"{n} {what}" for what, n in bank.skipped.items()) or "none was found"
+        raise UserError(
+            f"{request.treebank}: no trees to score with profile {bank.profile.name} ({why}); try another --profile"
+        )
+    return bank
+
+
+class _Model(NamedTuple):
+    path: Path | None
+    """None: untrained."""
+    model: LanguageModel
+
+    @property
+    def system(self) -> str:
+        return "untrained" if not self.path else "lstm-gates" if self.model.config.rnn == "lstm" else "onlstm"
+
+
+def _forests(request: Request, models: Sequence[_Model], reads: Sequence[Sequence[Reading]], say: Say) -> list[Forest]:
+    """Return the trees of all models and their votes."""
+    made: list[Forest] = []
+    for each, read in zip(models, reads, strict=True):
+        say(f"Parsing {len(read):,} sentences with {each.path or 'an untrained model'} …")
+        config = each.model.config
+        layers: list[Layers] = []
+        for given in request.layers:
+            numbers = layer_numbers(given, config.num_layers)
+            layers.append(numbers if len(numbers) > 1 else numbers[0])
+        parser = Parser(each.model, distance=request.gates or ("lstm" if config.rnn == "lstm" else "forget"))
+        how: Any = {"layers": layers or None, "decoders": request.decoders}
+        made += forests(parser, read, system=each.system, run=str(each.path) if each.path else None, **how)
+    return made
+
+
+def _blank(request: Request, models: Sequence[_Model], reads: Sequence[Sequence[Reading]], say: Say) -> list[Forest]:
+    """Return the trees of the first model without its training."""
+    decoders = [name for name in request.decoders if name != "vote"] or ["paper"]
+    blank = [_Model(None, untrained(each.model)) for each in models[:1]]
+    return _forests(replace(request, decoders=decoders), blank, reads[:1], say)
+
+
+def _others(request: Request, bank: Treebank) -> list[Forest]:
+    """Return the given trees and the baselines."""
+    given = [Forest(system="trees", run=str(path), trees=_given(path, bank)) for path in [request.trees] if path]
+    return given + baselines(bank.trees)
+
+
+def _agreed(made: Sequence[Forest]) -> Iterator[Forest]:
+    """Yield the votes of several runs, for each way their trees were made."""
+    runs = sorted(made, key=lambda forest: str(forest.key))
+    for (system, layer, decoder), group in groupby(runs, key=lambda forest: forest.key):
+        each = list(group)
+        if len(each) > 1:
+            yield Forest(system="vote", run=f"{len(each)} {system}", layer=layer, decoder=decoder, trees=votes(each))
+
+
+def _readings(request: Request, bank: Treebank, model: LanguageModel) -> list[Reading]:
+    wide = None
+    if request.mapping == "aligned" and not bank.punctuation and bank.profile.name in WIDER and is_penn(model):
+        wide = read_treebank(request.treebank, profile=WIDER[bank.profile.name], split=request.split)
+    return readings(bank, model, request.mapping, wide)
+
+
+def _headline(request: Request, models: Sequence[_Model], made: Sequence[Row], say: Say) -> dict[str, Any] | None:
+    """Return the one row to report, its layer and decoder chosen without the labels it is scored by."""
+    if not models:
+        return None
+    config, rule = models[0].model.config, request.rules[0]
+    layer: Layers = config.parse_layer or config.num_layers // 2 + 1
+    decoder: str | None = request.decoders[0]
+    chosen = "the layer that the model folder names" if config.parse_layer else "the middle layer, as in the paper"
+    if request.dev:
+        there = replace(request, treebank=request.dev, profile="auto", split="all", max_len=None)
+        bank = _read(there, RULES[rule].punctuation)
+        trees = _forests(there, models, [_readings(there, bank, each.model) for each in models], say)
+        best = max(rows(bank.trees, trees, rule, ["all"]), key=lambda row: row.f1 or 0)
+        layer, decoder, chosen = best.layer, best.decoder, f"best on {request.dev}"
+    how = (models[0].system, layer, decoder, rule, "all")
+    fits = [row for row in made if (row.system, row.layer, row.decoder, row.rule, row.subset) == how]
+    return _short(fits[-1]) | {"chosen": chosen} if fits else None
+
+
+def _best(made: Sequence[Row], rule: str) -> dict[str, Any] | None:
+    fits = [row for row in made if row.system in MODELS[:-1] and (row.rule, row.subset) == (rule, "all")]
+    if len(fits) < 2:
+        return None
+    return _short(max(fits, key=lambda row: row.f1 or 0)) | {"chosen": "selected on test labels"}
+
+
+def _save(out: Path, request: Request, models: Sequence[_Model], found: dict[str, Any], seconds: float) -> None:
+    found["runs"] = [model_facts(each.path, each.model) for each in models if each.path]
+    found["rules"] = {name: RULES[name].about for name in request.rules}
+    save(out, kind="parsing", name=out.stem, command=request.command, seed=None, seconds=seconds, **found)
+
+
+def _lean(made: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return, for each rule and way to make trees, what a table shows; of several runs their mean alone."""
+    means = {_way(row) for row in made if row.runs > 1}
+    shown = [row for row in made if row.runs > 1 or _way(row) not in means]
+    short = {(_way(row), row.run): row for row in shown if row.subset != "all"}
+    out = []
+    for row in shown:
+        if row.subset == "all":
+            few = short[_way(row), row.run]
+            entry = {name: value for name, value in asdict(row).items() if name not in _LEFT_OUT}
+            entry["tags"] = {label: row.tags[label] for label in table_labels(row.tags) if label in row.tags}
+            entry["short"] = {name: getattr(few, name) for name in ("n", "f1", "deviation", "max")}
+            out.append(_brief(entry))
+    return out
+
+
+def _way(row: Row) -> tuple[object, ...]:
+    return row.rule, row.system, row.layer, row.decoder
+
+
+def _brief(value: Any) -> Any:
+    """Return what is defined, with four digits after the point."""
+    if isinstance(value, dict):
+        return {key: _brief(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list | tuple):
+        return [_brief(each) for each in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _short(row: Row) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("system", "run", "layer", "decoder", "rule", "f1")}
+
+
+def _given(path: Path, bank: Treebank) -> list[Tree]:
+    """Return anybody's trees, one for each of the treebank's sentences."""
+    try:
+        content = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"--trees {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--trees {path}: not UTF-8") from None
+    trees = list(
+        _json_trees(content, path) if content.lstrip()[:1] == "{" else read_brackets(content, source=str(path))
+    )
+    if len(trees) != len(bank.trees):
+        raise UserError(
+            f"--trees {path}: {len(trees)} trees for {len(bank.trees)} sentences; give one for each, in order"
+        )
+    for k, (tree, gold, source) in enumerate(zip(trees, bank.trees, bank.sources, strict=True), start=1):
+        if len(tree.words) != len(gold.words):
+            raise UserError(
+                f"--trees {path}: tree {k} has {len(tree.words)} words, but the sentence at {source} has "
+                f"{len(gold.words)}, punctuation {'and all' if bank.punctuation else 'left out'}"
+            )
+    return trees
+
+
+def _json_trees(content: str, path: Path) -> Iterator[Tree]:
+    for k, line in enumerate(content.split("\n"), start=1):
+        if line.strip():
+            try:
+                record = json.loads(line)
+                yield Tree.from_spans(record["words"], [tuple(span) for span in record["spans"]])
+            except (ValueError, KeyError, TypeError) as error:
+                raise TreebankError(
+                    f"--trees {path}:{k}: not a line of `onlstm parse --format json` ({error})"
+                ) from None
