@@ -6,7 +6,7 @@ from io import TextIOWrapper
 
 from cyclopts import CoercionError, CycloptsError
 
-from onlstm.cli import basics, language  # noqa: F401  (they register the commands)
+from onlstm.cli import basics, evaluation, inspection, language, parse, pictures  # noqa: F401  (they register commands)
 from onlstm.cli.common import STDIN, app
 from onlstm.errors import UserError
 

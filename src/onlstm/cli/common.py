@@ -13,6 +13,7 @@ app = App(
     name="onlstm",
     version=f"onlstm {__version__}",
     help="Recurrent networks that find syntax by themselves: the ON-LSTM of Shen et al. 2019.",
+    suppress_keyboard_interrupt=False,  # `main` says so
 )
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object; progress goes to stderr.")]
