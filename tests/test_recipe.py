@@ -20,8 +20,9 @@ def test_every_recipe_resolves_and_says_what_it_is(name):
     assert recipe.resolve(yaml.safe_load(yaml.safe_dump(found.settings()))) == found
 
 
-def test_the_six_recipes_are_there():
-    assert recipe.names() == ["ptb-paper", "ptb-paper-lstm", "quick", "syneval-paper", "tiny", "wikitext2"]
+def test_the_recipes_are_there():
+    names = ["ptb-paper", "ptb-paper-lstm", "quick", "syneval-paper", "syneval-small", "tiny", "wikitext2"]
+    assert recipe.names() == names
 
 
 def test_ptb_paper_is_the_default_of_the_configurations():

@@ -29,6 +29,10 @@ class TextConfig:
     """Keep so many words, the most frequent ones; null: all."""
     min_count: int = 1
     """Keep words that occur at least so often."""
+    punctuation: bool = False
+    """Punctuation marks are words; with the profile generic."""
+    keep: str = ""
+    """Words, with blanks between them, to keep however rare they are."""
 
     def __post_init__(self) -> None:
         at_least(self, "text.", min_count=1, **({} if self.vocab_size is None else {"vocab_size": 2}))

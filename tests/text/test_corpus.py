@@ -357,3 +357,13 @@ def test_an_interrupted_preparation_leaves_nothing_finished(tmp_path):
     (tmp_path / "test.txt").unlink()
     prepare(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out" / "test.ids").exists()
+
+
+def test_words_can_be_kept_however_rare(tmp_path):
+    (tmp_path / "train.txt").write_text("The dog saw the dog, the owl.\n" * 3 + "A skater swims.\n")
+    (tmp_path / "valid.txt").write_text("the skater\n")
+    found = prepare(
+        tmp_path, tmp_path / "out", profile="generic", punctuation=True, size=7, keep=["skater", "skaters", "swims"]
+    )
+    assert found.tokenizer.vocabulary == ["<unk>", "<eos>", "the", "dog", ".", "skater", "swims"]
+    assert list(found.valid) == [2, 5, 1]

@@ -5,25 +5,24 @@ the encoded text (corpus/), and in the end result.json.
 """
 
 import json
-import os
-import platform
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from onlstm import __version__, files, recipe
+from onlstm import files, recipe
 from onlstm.errors import UserError
 from onlstm.lm import store
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.recipe import Recipe
+from onlstm.tasks import results
 from onlstm.text import corpus as text
 from onlstm.text.stream import text_files
 from onlstm.train import checkpoint
@@ -32,7 +31,6 @@ from onlstm.train.world import World
 from onlstm.trees.distances import tree_from_distances
 
 Say = Callable[[str], None]
-RESULT_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +141,9 @@ def _corpus(request: Request, chosen: Recipe, world: World, stack: ExitStack, sa
         try:
             stack.enter_context(_folder(request))
             if not request.resume:
-                made: Any = {"size": chosen.text.vocab_size, "min_count": chosen.text.min_count}
-                text.prepare(request.sources, folder, profile=chosen.text.profile, say=say, **made)
+                how = asdict(chosen.text)
+                how |= {"size": how.pop("vocab_size"), "keep": how["keep"].split()}
+                text.prepare(request.sources, folder, say=say, **how)
         except UserError as error:
             problem = error
     if world.from_first(str(problem or "")):
@@ -214,30 +213,24 @@ def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Traine
         numbers[f"{name}_perplexity"] = evaluate(model, ids).perplexity
     numbers |= {"best_epoch": trainer.progress.best_epoch, "epochs": trainer.progress.epoch}
     numbers["tokens_per_second"] = len(data.train) * trainer.progress.epoch / trainer.progress.seconds
-    found = {
-        "format_version": RESULT_VERSION,
-        "kind": "language-model",
-        "name": request.out.name,
-        "command": request.command,
-        "recipe": chosen.settings(),
-        "versions": {"onlstm": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        "seed": chosen.seed,
-        "data": {
+    return results.save(
+        request.out / "result.json",
+        kind="language-model",
+        name=request.out.name,
+        command=request.command,
+        recipe=chosen.settings(),
+        seed=chosen.seed,
+        data={
             "name": ", ".join(Path(source).name for source in trainer.about["sources"]),
             **{key: data.info[key] for key in ("profile", "vocabulary")},
             **data.info["splits"],
         },
-        "seconds": trainer.progress.seconds,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "threads": torch.get_num_threads(),
-        "processes": trainer.world.size,
-        "machine": _machine(),
-        "numbers": numbers,
-        "curve": _curve(request.out / checkpoint.LOG),
-        "notes": [],
-    }
-    files.write(request.out / "result.json", files.json_text(found) + "\n")
-    return found
+        seconds=trainer.progress.seconds,
+        parameters=sum(p.numel() for p in model.parameters()),
+        processes=trainer.world.size,
+        numbers=numbers,
+        curve=_curve(request.out / checkpoint.LOG),
+    )
 
 
 def _curve(log: Path) -> list[dict[str, Any]]:
@@ -249,14 +242,6 @@ def _curve(log: Path) -> list[dict[str, Any]]:
             if isinstance(record, dict) and record.pop("event", None) == "epoch":
                 found.append(record)
     return found
-
-
-def _machine() -> str:
-    """Return the processor's name and how many cores there are."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    return f"{name}, {os.cpu_count()} cores"
 
 
 def _time(seconds: float) -> str:

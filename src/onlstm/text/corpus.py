@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -66,6 +66,7 @@ def prepare(
     size: int | None = None,
     min_count: int = 1,
     punctuation: bool = False,
+    keep: Collection[str] = (),
     tokenizer: Tokenizer | None = None,
     say: Say = lambda line: None,
 ) -> Corpus:
@@ -78,7 +79,8 @@ def prepare(
         size: entries of the vocabulary at most, `<unk>` and `<eos>` included.
         min_count: how often a word occurs in the training text at least to be in the vocabulary.
         punctuation: keep punctuation marks as words (profile "generic").
-        tokenizer: use this one instead of building a vocabulary; the four above then play no part.
+        keep: words that get an entry however rare they are, if they occur at all.
+        tokenizer: use this one instead of building a vocabulary; the five above then play no part.
     """
     folder = Path(folder)
     if tokenizer is None:  # so that a mistake costs no reading
@@ -101,7 +103,8 @@ def prepare(
             words = numbers.words(punctuation)
             if tokenizer is None:
                 counts = words.counts(job.piece_counts(len(numbers)))
-                tokenizer = Tokenizer.of_words(vocabulary(counts, size, min_count), profile, punctuation=punctuation)
+                words_kept = vocabulary(counts, size, min_count, keep)
+                tokenizer = Tokenizer.of_words(words_kept, profile, punctuation=punctuation)
                 total = len(counts.keys() | {UNK, EOS})
                 job.decide(f"vocabulary: {len(tokenizer):,} entries of {total:,} in the training text")
             job.write(found, hashes, words.table(tokenizer))

@@ -14,7 +14,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -180,20 +180,29 @@ class Tokenizer:
         return start, end
 
 
-def vocabulary(counts: Counter[str], size: int | None, min_count: int) -> list[str]:
+def vocabulary(counts: Counter[str], size: int | None, min_count: int, keep: Collection[str] = ()) -> list[str]:
     """Return `<unk>`, `<eos>` and the words by falling count, ties in alphabetical order.
 
-    Of them, those that occur `min_count` times or more, and at most `size` entries, the two included.
+    Of them, those that occur `min_count` times or more, and at most `size` entries, the two included; words of `keep`
+    come before others, however rare, if they occur at all.
 
     >>> vocabulary(Counter("to be or not to be".split()), size=4, min_count=1)
     ['<unk>', '<eos>', 'be', 'to']
+    >>> vocabulary(Counter("to be or not to be".split()), size=4, min_count=2, keep=["not", "all"])
+    ['<unk>', '<eos>', 'be', 'not']
     """
     if size is not None and size < 3:
         raise UserError(f"vocabulary size {size}: at least 3 are needed, {UNK}, {EOS} and a word")
     if min_count < 1:
         raise UserError(f"minimum count {min_count}: at least 1 is needed")
-    kept = ((-count, word) for word, count in counts.items() if count >= min_count and word not in (UNK, EOS))
-    return [UNK, EOS, *(word for _, word in sorted(kept))][:size]
+    first = set(keep)
+    ranked = sorted(
+        (word not in first, -count, word)
+        for word, count in counts.items()
+        if (count >= min_count or word in first) and word not in (UNK, EOS)
+    )
+    kept = ranked if size is None else ranked[: size - 2]
+    return [UNK, EOS, *(word for _, _, word in sorted(kept, key=lambda each: each[1:]))]
 
 
 def words_of(profile: str, punctuation: bool = False) -> Callable[[str], list[str]]:
