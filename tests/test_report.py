@@ -12,9 +12,10 @@ import yaml
 
 from onlstm import report
 from onlstm.errors import UserError
+from onlstm.report import tables
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper"
-SOURCE = Path(report.__file__).with_name("published.yaml")
+SOURCE = Path(report.__file__).parents[1] / "published.yaml"
 
 # Published numbers
 
@@ -331,13 +332,13 @@ def test_published_numbers_come_last_and_are_marked(tmp_path):
     assert cells(theirs, "ON-LSTM, 3-layer (tied)") == [row]
     assert "- README of salesforce/awd-lstm-lm: PTB as above; approximate" in theirs
     assert "†" not in theirs
-    doubted = report._published(report.published("logic"))[1]
+    doubted = report._quoted(report.published("logic"))[0]
     assert cells(doubted, "ON-LSTM †") == [["91", "87", "85", "81", "78", "75", "Shen et al. 2019 (Ordered Memory)"]]
     assert len(cells(doubted, "Majority class")) == 1
 
 
 def test_tables_are_aligned_as_plain_text_and_survive_pipes():
-    lines = report._table(["a", "number"], [["x|y", "1.25"], ["z", "--"]]).splitlines()
+    lines = tables.table(["a", "number"], [["x|y", "1.25"], ["z", "--"]]).splitlines()
     assert lines == [
         r"| a    | number |",
         r"| ---- | -----: |",
@@ -345,7 +346,7 @@ def test_tables_are_aligned_as_plain_text_and_survive_pipes():
         r"| z    |     -- |",
     ]
     for table in {row.table for row in report.published()}:
-        rows = report._published(report.published(table))[1].splitlines()
+        rows = report._quoted(report.published(table))[0].splitlines()
         assert len({len(row) for row in rows}) == 1
 
 
