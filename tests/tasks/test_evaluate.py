@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from onlstm import report
+from onlstm.cli import main
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.parse import Parser
@@ -192,7 +193,7 @@ def test_anybodys_trees(tmp_path, bank):
     assert math.isfinite(row["f1"])
 
 
-def test_mistakes_get_one_line(tmp_path, bank):
+def test_mistakes_get_one_line(tmp_path, bank, monkeypatch, capsys):
     folder = make_run(tmp_path / "run")
     short = tmp_path / "short.txt"
     short.write_text("(a b)\n")
@@ -210,14 +211,17 @@ def test_mistakes_get_one_line(tmp_path, bank):
         ([folder, bank, "--split", "test"], "split test"),
         ([folder, bank, "--strict"], "bank.mrg:7: markup only"),
         ([folder, bank, "--max-len", "0"], "max_len 0"),
+        ([folder, bank, "--dev", bank], "that is the treebank to be scored"),
         ([bank, "--trees", short], "1 trees for 4 sentences"),
         ([bank, "--trees", wrong], "tree 1 has 2 words, but the sentence at bank.mrg:2 has 6"),
         ([bank, "--trees", broken], "broken.jsonl:2: not a line of"),
     ):
-        done = command(*arguments)
-        assert done.returncode == 2, arguments
-        assert message in done.stderr.splitlines()[-1], done.stderr
-        assert done.stdout == ""
+        monkeypatch.setattr(sys, "argv", ["onlstm", "evaluate", *map(str, arguments)])
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main()
+        printed = capsys.readouterr()
+        assert message in printed.err.splitlines()[-1]
+        assert printed.out == ""
 
 
 def test_the_result_is_kept_for_the_page(tmp_path, bank):

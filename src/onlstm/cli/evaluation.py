@@ -83,7 +83,8 @@ def _report(found: dict[str, Any]) -> Iterable[str]:
     bank = found["treebank"]
     skipped = ", ".join(f"{n:,} {why}" for why, n in bank["skipped"].items()) or "none"
     yield f"{bank['path']}: {bank['sentences']:,} sentences, {bank['words']:,} words; skipped: {skipped}."
-    yield f"Read with profile {bank['profile']}, split {bank['split']}."
+    gaps = f"; nodes with gaps, made continuous: {bank['discontinuous']:,}" if bank["discontinuous"] else ""
+    yield f"Read with profile {bank['profile']}, split {bank['split']}{gaps}."
     if bank["unk_share"] is not None:
         yield f"Words looked up as in mapping {found['mapping']}: {bank['unk_share']:.1f} % are unknown to the model."
         yield _seen(bank["seen_share"])

@@ -5,7 +5,6 @@ of the sentences stood in its training text is counted, not guessed. What is cho
 it is reported on is said to be so.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,10 +17,9 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.parse import Distance, Parser, layer_numbers
 from onlstm.tasks.parsing import Decoding, Forest, Layers, Row, baselines, forests, rows, untrained, votes
-from onlstm.tasks.reading import Reading, is_penn, overlap, readings
+from onlstm.tasks.reading import Reading, given_trees, is_penn, overlap, readings
 from onlstm.tasks.results import model_facts, save
 from onlstm.trees.metrics import RULES
-from onlstm.trees.tree import Tree, TreebankError, read_brackets
 from onlstm.trees.treebank import MAPPINGS, Split, Treebank, read_treebank
 
 WIDER = {"ptb": "ptb-wide"}
@@ -80,6 +78,7 @@ def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
             say(f"Scoring {len(trees)} sets of trees by rule {rule} …")
             made += rows(bank.trees, trees, rule)
         overlaps = [overlap(each.path, each.model, read) for each, read in zip(models, reads, strict=True)]
+    made.sort(key=lambda row: request.rules.index(row.rule))
     for warning in bank.warnings:
         say(warning)
     if request.words:
@@ -92,6 +91,7 @@ def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
             "sentences": len(bank.trees),
             "words": sum(len(tree.words) for tree in bank.trees),
             "skipped": dict(bank.skipped),
+            "discontinuous": bank.discontinuous,
             "seen_share": max((seen for seen, _ in overlaps if seen is not None), default=None),
             "unk_share": overlaps[0][1] if overlaps else None,
         },
@@ -122,6 +122,8 @@ def _check(request: Request) -> None:
                 raise UserError(f"{option} {name}: there are {', '.join(known)}")
     if (request.treebank / "model.safetensors").is_file():
         raise UserError(f"{request.treebank} is a run folder: name the treebank after it")
+    if request.dev and request.dev.resolve() == request.treebank.resolve():
+        raise UserError(f"--dev {request.dev}: that is the treebank to be scored; choose on another")
     if request.out and (request.out.is_dir() or not request.out.parent.is_dir()):  # now, not after the work
         raise UserError(f"--out {request.out}: name a file in a folder that is there, such as results/NAME.json")
 
@@ -178,7 +180,7 @@ def _blank(request: Request, models: Sequence[_Model], reads: Sequence[Sequence[
 
 def _others(request: Request, bank: Treebank) -> list[Forest]:
     """Return the given trees and the baselines."""
-    given = [Forest(system="trees", run=str(path), trees=_given(path, bank)) for path in [request.trees] if path]
+    given = [Forest(system="trees", run=str(path), trees=given_trees(path, bank)) for path in [request.trees] if path]
     return given + baselines(bank.trees)
 
 
@@ -261,39 +263,3 @@ def _brief(value: Any) -> Any:
 
 def _short(row: Row) -> dict[str, Any]:
     return {name: getattr(row, name) for name in ("system", "run", "layer", "decoder", "rule", "f1")}
-
-
-def _given(path: Path, bank: Treebank) -> list[Tree]:
-    """Return anybody's trees, one for each of the treebank's sentences."""
-    try:
-        content = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"--trees {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"--trees {path}: not UTF-8") from None
-    trees = list(
-        _json_trees(content, path) if content.lstrip()[:1] == "{" else read_brackets(content, source=str(path))
-    )
-    if len(trees) != len(bank.trees):
-        raise UserError(
-            f"--trees {path}: {len(trees)} trees for {len(bank.trees)} sentences; give one for each, in order"
-        )
-    for k, (tree, gold, source) in enumerate(zip(trees, bank.trees, bank.sources, strict=True), start=1):
-        if len(tree.words) != len(gold.words):
-            raise UserError(
-                f"--trees {path}: tree {k} has {len(tree.words)} words, but the sentence at {source} has "
-                f"{len(gold.words)}, punctuation {'and all' if bank.punctuation else 'left out'}"
-            )
-    return trees
-
-
-def _json_trees(content: str, path: Path) -> Iterator[Tree]:
-    for k, line in enumerate(content.split("\n"), start=1):
-        if line.strip():
-            try:
-                record = json.loads(line)
-                yield Tree.from_spans(record["words"], [tuple(span) for span in record["spans"]])
-            except (ValueError, KeyError, TypeError) as error:
-                raise TreebankError(
-                    f"--trees {path}:{k}: not a line of `onlstm parse --format json` ({error})"
-                ) from None

@@ -1,15 +1,17 @@
-"""What a language model reads for the sentences of a treebank, and how much of it stood in its training text."""
+"""What a language model reads for the sentences of a treebank, what of it stood in its training text, others' trees."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import tokenizer_of
 from onlstm.text import corpus
-from onlstm.trees.tree import Tree
+from onlstm.trees.tree import Tree, TreebankError, read_brackets
 from onlstm.trees.treebank import MAPPINGS, Profile, Treebank
 
 
@@ -84,3 +86,39 @@ def overlap(folder: Path | None, model: LanguageModel, reads: Sequence[Reading])
         if line in wanted:
             seen.add(line)
     return 100 * sum(np.array(each, train.dtype).tobytes() in seen for each in ids) / len(ids), unknown
+
+
+def given_trees(path: Path, bank: Treebank) -> list[Tree]:
+    """Return anybody's trees, one for each of the treebank's sentences."""
+    try:
+        content = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"--trees {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--trees {path}: not UTF-8") from None
+    trees = list(
+        _json_trees(content, path) if content.lstrip()[:1] == "{" else read_brackets(content, source=str(path))
+    )
+    if len(trees) != len(bank.trees):
+        raise UserError(
+            f"--trees {path}: {len(trees)} trees for {len(bank.trees)} sentences; give one for each, in order"
+        )
+    for k, (tree, gold, source) in enumerate(zip(trees, bank.trees, bank.sources, strict=True), start=1):
+        if len(tree.words) != len(gold.words):
+            raise UserError(
+                f"--trees {path}: tree {k} has {len(tree.words)} words, but the sentence at {source} has "
+                f"{len(gold.words)}, punctuation {'and all' if bank.punctuation else 'left out'}"
+            )
+    return trees
+
+
+def _json_trees(content: str, path: Path) -> Iterator[Tree]:
+    for k, line in enumerate(content.split("\n"), start=1):
+        if line.strip():
+            try:
+                record = json.loads(line)
+                yield Tree.from_spans(record["words"], [tuple(span) for span in record["spans"]])
+            except (ValueError, KeyError, TypeError) as error:
+                raise TreebankError(
+                    f"--trees {path}:{k}: not a line of `onlstm parse --format json` ({error})"
+                ) from None
