@@ -8,29 +8,36 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.common import Json, app, json_text, many, say
+from onlstm.cli.common import Json, app, json_text, many, say, set_threads
 from onlstm.errors import UserError
 
 
 @app.command
 def demo(
     *,
-    seed: Annotated[int, Parameter(help="Seed of the data and of the weights.")] = 0,
-    steps: Annotated[int, Parameter(help="Batches of 64 strings to train on.")] = 400,
+    grammar: Annotated[Path | None, Parameter(help="A grammar of your own, as text (default: English).")] = None,
+    seed: Annotated[int, Parameter(help="Seed of the sentences and of the weights.")] = 0,
+    minutes: Annotated[float, Parameter(help="Train so long at most; passes over the text in proportion.")] = 1.5,
+    out: Annotated[Path, Parameter(help="Folder for report.html and the model.")] = Path("demo"),
     json: Json = False,
 ) -> None:
-    """Train a small ON-LSTM on nested brackets (seconds) and show that it learns."""
+    """Learn a grammar's trees from its sentences alone (2 minutes): F1 beside baselines, and a report with pictures."""
+    from onlstm.cli.progress import TrainingProgress
     from onlstm.tasks import demo as task
 
     started = time.perf_counter()
-    found = task.run(seed, steps, lambda line: say(line, json))
+    set_threads(1)  # the LSTM beside has the other core
+    with TrainingProgress(sys.stderr if json else sys.stdout) as progress:
+        request = task.Request(grammar=grammar, seed=seed, minutes=minutes, out=out)
+        found = task.run(request, progress.say, [progress])
     if json:
-        print(json_text("demo", started, seed, found._asdict()))
+        print(json_text("demo", started, seed, found.to_json()))
         return
-    print(f"\nOn 500 strings it has not seen, after {found.steps} steps ({found.seconds:.1f} s):")
-    print(f"  loss {found.loss:.3f} nats a symbol; the source's own uncertainty {found.floor:.3f}, ", end="")
-    print(f"symbol frequencies alone {found.unigram:.3f}")
-    print(f"  kind of closing bracket right {found.closing:.1f} %; without memory 50 %")
+    print()
+    for name, *cells in found.table():
+        print(f"{name:20}" + "".join(f"{cell:>10}" for cell in cells))
+    print(f"\n{found.summary()}")
+    print(f'Trees, gates and curves: {found.report}. More trees: onlstm parse {found.model} "…"')
 
 
 @app.command
