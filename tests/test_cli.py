@@ -34,10 +34,11 @@ def test_version_is_the_packages():
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["parze"], 'Unknown command "parze". Available commands: demo, bench, recipes, train, '),
-        (["demo", "--stepz", "3"], "Unknown option: --stepz. Did you mean --steps?"),
-        (["demo", "--steps", "many"], 'Invalid value for --steps: unable to convert "many" into int.'),
-        (["demo", "--steps", "0"], "--steps 0: at least 1 is needed"),
+        (["parze"], 'Unknown command "parze". Available commands: demo, bench, '),
+        (["demo", "--minuts", "3"], "Unknown option: --minuts. Did you mean --minutes?"),
+        (["demo", "--minutes", "many"], 'Invalid value for --minutes: unable to convert "many" into float.'),
+        (["demo", "--minutes", "0"], "--minutes 0: a number above 0 is needed"),
+        (["demo", "--grammar", "no/such/file"], "--grammar no/such/file: No such file or directory"),
         (["bench", "--shapes", "huge"], "--shapes huge: no such shape; there are lm-large"),
         (["bench", "--threads", "0"], "--threads 0: at least 1 is needed"),
         (
@@ -54,15 +55,27 @@ def test_a_mistake_is_one_line_and_exit_code_2(args, line):
     assert done.stdout == ""
 
 
-def test_demo_learns_and_prints_one_json_object():
-    done = onlstm("demo", "--json", "--steps", "150", "--seed", "3")
+def test_demo_learns_and_prints_one_json_object(tmp_path):
+    args = ["demo", "--json", "--minutes", "0.02", "--seed", "3", "--out", str(tmp_path)]
+    done = onlstm(*args)
     found = json.loads(done.stdout)
-    assert found["command"] == "demo"
-    assert found["argv"] == ["demo", "--json", "--steps", "150", "--seed", "3"]
-    assert found["seed"] == 3
-    assert found["floor"] < found["loss"] < found["unigram"] - 0.2
-    assert found["closing"] > 95
-    assert "step  150" in done.stderr
+    common = {"command", "version", "argv", "seed", "seconds"}
+    assert set(found) == common | {"rule", "headline", "best_trivial", "rows", "report"}
+    assert (found["command"], found["argv"], found["seed"]) == ("demo", args, 3)
+    assert found["rule"] == "on-lstm"
+    assert set(found["headline"]) == {"layer", "decoder", "f1"}
+    assert all(set(row) == {"system", "layer", "decoder", "f1", "n"} for row in found["rows"])
+    assert Path(found["report"]).read_text().startswith("<!DOCTYPE html>")
+    assert "epoch   1" in done.stderr
+
+
+def test_demo_names_the_line_of_a_grammar_that_is_wrong(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("S -> NP VP\nNP -> kim | lee\nVP -> sleeps | sees NP Adv")
+    done = onlstm("demo", "--grammar", str(file), "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert done.stderr == f"onlstm: {file}:3: Adv has no rules; add some, or put it in quotes if it is a word\n"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_bench_measures_after_checking(tmp_path):
