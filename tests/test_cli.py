@@ -34,7 +34,7 @@ def test_version_is_the_packages():
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["parze"], 'Unknown command "parze". Available commands: demo, bench, '),
+        (["frobnicate"], 'Unknown command "frobnicate". Available commands: demo, bench, '),
         (["demo", "--minuts", "3"], "Unknown option: --minuts. Did you mean --minutes?"),
         (["demo", "--minutes", "many"], 'Invalid value for --minutes: unable to convert "many" into float.'),
         (["demo", "--minutes", "0"], "--minutes 0: a number above 0 is needed"),

@@ -57,7 +57,8 @@ def test_constraints_pin_every_dependency_and_torch_without_a_local_suffix():
     pins = dict(line.split("==") for line in lines)
     assert pins["torch"] == "2.13.0"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["optional-dependencies"]) == {"hf", "serve", "nltk", "spacy", "log", "plot", "ray", "referees", "dev"}
+    extras = {"hf", "serve", "nltk", "spacy", "log", "plot", "ray", "referees", "dev"}
+    assert set(project["optional-dependencies"]) == extras
     wanted = list(chain(project["dependencies"], *project["optional-dependencies"].values()))
     names = {re.match(r"[\w-]+", item).group(0).lower() for item in wanted}
     assert names <= set(pins)

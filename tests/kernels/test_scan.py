@@ -50,7 +50,6 @@ def kernel(name, args, batch_sizes, chunk, reverse, d_out, wants_d_state=True):
     if name == "reference":
         forward, backward = reference.forward, reference.backward
     else:
-        assert build.load(), "the C++ kernel did not build here"
         forward, backward = torch.ops.onlstm_cpu.scan, torch.ops.onlstm_cpu.scan_backward
     x, w_ih, w_hh, _, h0, c0 = args
     *out, gates, c_prev = forward(*args, batch_sizes, chunk, reverse, True, wants_d_state)
@@ -74,6 +73,12 @@ def check(name, args, chunk, *, batch_sizes=None, reverse=False, without=(), wan
 
 
 kernels = pytest.mark.parametrize("name", ["reference", "cpu"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def built():
+    """Whatever test is the first in its process."""
+    assert build.load(), "the C++ kernel did not build here"
 
 
 @pytest.fixture(autouse=True)

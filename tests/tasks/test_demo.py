@@ -125,7 +125,7 @@ def test_the_lstms_process_never_outlives_the_demo(number, tiny, tmp_path):
             assert process.poll() is None
         (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
         os.kill(process.pid, number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert errors in ("", "onlstm: interrupted\n")
     ends = time.monotonic() + 30

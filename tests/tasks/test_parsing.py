@@ -96,6 +96,7 @@ def test_rows_are_scores(rule):
             expected.recall,
             expected.n,
         )
+        assert row.skipped == expected.skipped == ({} if rule == "on-lstm" else {"fewer than 2 words": 1})
         assert (row.tags, row.depth, row.ci95) == (expected.tags, expected.depth, expected.interval())
         assert row.f1_to_right == score([branching.right(tree.words) for tree in trees], trees, rule).f1
         assert (row.system, row.run, row.rule, row.ties) == ("onlstm", "run", rule, forest.ties)

@@ -6,7 +6,8 @@ from io import TextIOWrapper
 
 from cyclopts import CoercionError, CycloptsError
 
-from onlstm.cli import basics, evaluation, inspection, language, parse, pictures  # noqa: F401  (they register commands)
+# They register the commands.
+from onlstm.cli import basics, evaluation, inspection, language, parse, pictures, syntax  # noqa: F401
 from onlstm.cli.common import STDIN, app
 from onlstm.errors import UserError
 

@@ -67,6 +67,8 @@ class Row:
     """Bootstrap over sentences."""
     n: int
     """Sentences scored."""
+    skipped: Mapping[str, int]
+    """Sentences of the subset that the rule does not score, by reason."""
     depth: float | None
     ties: float | None
     f1_to_right: float | None
@@ -172,6 +174,7 @@ def _row(forest: Forest, found: ParseScore, to_right: float, subset: str) -> Row
         recall=_defined(found.recall),
         ci95=found.interval() if found.n else None,
         n=found.n,
+        skipped=found.skipped,
         depth=_defined(found.depth),
         ties=None if forest.ties is None else _defined(forest.ties),
         f1_to_right=_defined(to_right),
