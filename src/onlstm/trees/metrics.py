@@ -133,12 +133,14 @@ class ParseScore:
             return math.nan, math.nan
         import numpy as np  # here alone: all else in this package does without
 
-        counts, f1 = np.array(scored, dtype=float), np.array([_prf(each).f1 for each in scored])
-        rng, found = np.random.default_rng(seed), np.empty(resamples)
-        for k in range(resamples):
-            chosen = rng.integers(len(scored), size=len(scored))
-            corpus = self.rule.average == "corpus"
-            found[k] = _prf(Counts(*counts[chosen].sum(0))).f1 if corpus else f1[chosen].mean()
+        rng, n, found = np.random.default_rng(seed), len(scored), list[float]()
+        counts, f1 = np.array(scored), np.array([_prf(each).f1 for each in scored])
+        while len(found) < resamples:
+            chosen = rng.integers(n, size=(min(resamples - len(found), 1 + 10**6 // n), n))
+            if self.rule.average == "corpus":
+                found += [_prf(Counts(*total)).f1 for total in counts[chosen].sum(1).tolist()]
+            else:
+                found += f1[chosen].mean(1).tolist()
         low, high = np.quantile(found, (0.025, 0.975))
         return float(low), float(high)
 
