@@ -127,6 +127,32 @@ def test_json_keys_and_values(tmp_path, bank):
     assert score([r.gold for r in plain], trees, "kim2019").n == 3
 
 
+def test_sentences_of_unknown_words_are_not_seen(tmp_path):
+    """Read as `<unk> <unk>` they may be any line of the training text."""
+    folder = make_run(tmp_path / "run")
+    (tmp_path / "strange.txt").write_text("xx yy\nthe zz slept\n")
+    (tmp_path / "more.txt").write_text(TRAINING)
+    words = LanguageModel.load(folder).tokenizer
+    corpus.prepare([tmp_path / "strange.txt", tmp_path / "more.txt"], folder / "corpus", tokenizer=words)
+    path = tmp_path / "spanish.mrg"
+    path.write_text("( (S (NN soy) (NN marino)) )\n( (S (DT the) (NN owl) (VBD slept)) )\n")
+    found = run(Request(runs=[folder], treebank=path))
+    assert found["treebank"]["seen_share"] == 50
+
+
+def test_layers_and_the_headline(tmp_path, bank):
+    folder = make_run(tmp_path / "run")
+    once = run(Request(runs=[folder], treebank=bank, layers=["2", "middle", "2"], decoders=["paper", "paper"]))
+    assert [row["runs"] for row in once["rows"] if row["system"] == "onlstm"] == [1, 1]
+    one = run(Request(runs=[folder], treebank=bank, layers=["1"], gates="input"))
+    assert (one["headline"]["layer"], one["headline"]["chosen"]) == (1, "the layer that was asked for")
+    assert one["gates"] == "input"
+    assert run(Request(runs=[folder], treebank=bank, layers=["1", "3"]))["headline"] is None
+    agreed = run(Request(runs=[folder], treebank=bank, decoders=["vote"]))
+    assert [row["decoder"] for row in agreed["rows"] if row["system"] == "onlstm"] == ["vote", "vote"]
+    assert agreed["headline"]["layer"] == (1, 2, 3)
+
+
 def test_punctuation_is_read_and_scored_by_the_rule_that_keeps_it(tmp_path, bank):
     found = run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, rules=["punct", "on-lstm"]))
     depth = {row["rule"]: row["depth"] for row in found["rows"] if (row["system"], row["subset"]) == ("left", "all")}
@@ -150,10 +176,16 @@ def test_several_runs_get_mean_and_vote(tmp_path, bank):
 
 def test_the_headline_can_be_chosen_on_other_files(tmp_path, bank):
     other = tmp_path / "dev.mrg"
-    other.write_text(TREEBANK)
+    other.write_text(TREEBANK.replace("(NN dog)", "(NN owl)").replace("Dogs", "Owls"))
     found = run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, dev=other))
-    assert found["headline"]["f1"] == found["best"]["f1"]  # the same trees
-    assert found["headline"]["chosen"] == f"best on {other}"
+    assert found["headline"]["chosen"].startswith(f"best on {other}, 2 sentences left out")
+    lines = other.read_text().splitlines()
+    (tmp_path / "kept.mrg").write_text("\n".join([lines[2], *lines[4:6]]))
+    dev = run(Request(runs=[tmp_path / "run"], treebank=tmp_path / "kept.mrg"))
+    best = max(
+        (row for row in dev["rows"] if row["system"] == "onlstm" and row["subset"] == "all"), key=lambda r: r["f1"]
+    )
+    assert (found["headline"]["layer"], found["headline"]["decoder"]) == (best["layer"], best["decoder"])
 
 
 def test_a_dead_model_is_not_taken_for_a_parser(tmp_path, bank):
@@ -211,7 +243,11 @@ def test_mistakes_get_one_line(tmp_path, bank, monkeypatch, capsys):
         ([folder, bank, "--split", "test"], "split test"),
         ([folder, bank, "--strict"], "bank.mrg:7: markup only"),
         ([folder, bank, "--max-len", "0"], "max_len 0"),
-        ([folder, bank, "--dev", bank], "that is the treebank to be scored"),
+        ([folder, bank, "--dev", bank], "all of its sentences are in the treebank to be scored"),
+        ([folder, folder, bank], "named twice"),
+        ([folder, bank, "--dev", tmp_path / "none"], "--dev"),
+        ([bank, "--layers", "1"], "name a run folder before the treebank"),
+        ([folder, bank, "--words", tmp_path / "none" / "x"], "--words"),
         ([bank, "--trees", short], "1 trees for 4 sentences"),
         ([bank, "--trees", wrong], "tree 1 has 2 words, but the sentence at bank.mrg:2 has 6"),
         ([bank, "--trees", broken], "broken.jsonl:2: not a line of"),

@@ -49,7 +49,7 @@ def test_forests_are_the_parsers_trees():
     for each in made:
         parses = Parser(small, layer=each.layer, decoder=each.decoder).parse([tree.words for tree in GOLD])
         assert each.trees == [parse.tree for parse in parses]
-        assert each.ties == tied(parse.distances for parse in parses)
+        assert each.distances == [pytest.approx(parse.distances) for parse in parses]
 
 
 def test_words_that_are_read_but_not_scored_leave_no_trace_in_the_tree():
@@ -67,10 +67,16 @@ def test_words_that_are_read_but_not_scored_leave_no_trace_in_the_tree():
 def test_vote_is_over_all_layers_and_decoders():
     made = forests(Parser(model()), READS, system="onlstm", decoders=("paper", "unbiased", "vote"))
     *each, agreed = made
-    assert (agreed.layer, agreed.decoder, agreed.ties, len(each)) == ((1, 2, 3), "vote", None, 6)
+    assert (agreed.layer, agreed.decoder, agreed.distances, len(each)) == ((1, 2, 3), "vote", None, 6)
     assert (
         agreed.trees == [vote(trees) for trees in zip(*(forest.trees for forest in each), strict=True)] == votes(each)
     )
+
+
+def test_vote_can_stand_alone():
+    asked = {"system": "onlstm", "layers": [1, 2]}
+    [agreed] = forests(Parser(model()), READS, **asked, decoders=("vote",))
+    assert agreed.trees == forests(Parser(model()), READS, **asked, decoders=("paper", "unbiased", "vote"))[-1].trees
 
 
 def test_baselines_are_all_there():
@@ -99,7 +105,8 @@ def test_rows_are_scores(rule):
         assert row.skipped == expected.skipped == ({} if rule == "on-lstm" else {"fewer than 2 words": 1})
         assert (row.tags, row.depth, row.ci95) == (expected.tags, expected.depth, expected.interval())
         assert row.f1_to_right == score([branching.right(tree.words) for tree in trees], trees, rule).f1
-        assert (row.system, row.run, row.rule, row.ties) == ("onlstm", "run", rule, forest.ties)
+        assert (row.system, row.run, row.rule) == ("onlstm", "run", rule)
+        assert row.ties == tied(forest.distances[i] for i in keep)
     assert found[0].n == found[3].n + 1 == len(GOLD) - (rule != "on-lstm")
 
 
@@ -116,6 +123,10 @@ def test_rows_of_several_runs_get_a_mean_with_the_best_ones_tags():
     assert (mean.runs, mean.f1, mean.max) == (3, pytest.approx(statistics.mean(values)), max(values))
     assert mean.deviation == pytest.approx(statistics.stdev(values))
     assert mean.tags == each[values.index(max(values))].tags
+    assert mean.ci95 is None
+    for k, (_, _, f1, n) in enumerate(mean.by_length):
+        assert f1 == pytest.approx(statistics.mean(row.by_length[k][2] for row in each))
+        assert n == each[0].by_length[k][3]
 
 
 def test_rows_of_random_trees_are_one_mean():

@@ -88,15 +88,20 @@ def _report(found: dict[str, Any]) -> Iterable[str]:
     if bank["unk_share"] is not None:
         yield f"Words looked up as in mapping {found['mapping']}: {bank['unk_share']:.1f} % are unknown to the model."
         yield _seen(bank["seen_share"])
+        if found["gates"] == "input":
+            yield "Distances of the master input gate, not the forget gate."
     for rule in dict.fromkeys(row["rule"] for row in found["rows"]):
         yield ""
         yield f"Rule {rule}: {RULES[rule].about}"
         yield from _table([row for row in found["rows"] if row["rule"] == rule])
     if line := found["headline"]:
-        yield f"\nHeadline: {_named(line)}, F1 {line['f1']:.1f} ({line['chosen']}; no labels of this treebank used)."
+        mean = f"mean of {line['runs']}, " if line["runs"] > 1 else ""
+        yield f"\nHeadline: {_named(line)}, {mean}F1 {line['f1']:.1f} ({line['chosen']}; no labels of this treebank)."
         same = [row for row in found["rows"] if all(row[key] == line[key] for key in line.keys() & row.keys())]
         yield from _details(same[0])
-    if (line := found["best"]) and line["f1"] != (found["headline"] or line)["f1"]:
+    elif found["best"]:
+        yield "\nNo headline: name one layer with --layers, or let another treebank choose with --dev."
+    if (line := found["best"]) and line["f1"] != (found["headline"] or {}).get("f1"):
         yield f"Highest:  {_named(line)}, F1 {line['f1']:.1f}, {line['chosen']}: not a result to report."
     if warning := _warning(found):
         yield warning
@@ -128,9 +133,10 @@ def _table(rows: Sequence[dict[str, Any]]) -> Iterable[str]:
     tags = table_labels(every[0]["tags"])
     head = ["system", "layer", "decoder", f"≤10 ({counts[0]:,})", f"all ({counts[1]:,})", "95 %", "depth"]
     lines = [[*head, *tags, "tied", "to right"]]
+    names = _names({row["run"] for row in every if row["run"]})
     for row in every:
         same = sum(_key(row)[:3] == _key(other)[:3] for other in every)
-        name = Path(row["run"] or "").name if same > 1 or row["system"] in ("vote", "trees") else ""
+        name = names.get(row["run"], "") if same > 1 or row["system"] in ("vote", "trees") else ""
         where = f", mean of {row['runs']}" if row["runs"] > 1 else f" {name}".rstrip()
         interval = "" if row["runs"] > 1 or not row["ci95"] else "{:.1f}-{:.1f}".format(*row["ci95"])
         line = [row["system"] + where, _joined(row["layer"]), row["decoder"] or "", _f1(short.get(_key(row))), _f1(row)]
@@ -142,11 +148,18 @@ def _table(rows: Sequence[dict[str, Any]]) -> Iterable[str]:
         yield "  ".join(cell.ljust(width) if k < 3 else cell.rjust(width) for k, (cell, width) in pairs).rstrip()
 
 
+def _names(paths: set[str]) -> dict[str, str]:
+    """Return the last part of each path, or all of it where that is not one path's alone."""
+    last = [Path(path).name for path in paths]
+    return {path: Path(path).name if last.count(Path(path).name) == 1 else path for path in paths}
+
+
 def _details(row: dict[str, Any]) -> Iterable[str]:
     """Yield a row's recall by label and F1 by length."""
     tags = sorted(row["tags"].items(), key=lambda item: -item[1][1])
     most = ", ".join(f"{tag} {_share(counts)} of {counts[1]:,}" for tag, counts in tags[:12])
-    yield f"  recall by label: {most}{f', and {len(tags) - 12} rarer ones (--json)' if len(tags) > 12 else ''}"
+    best = " of the best run" if row["runs"] > 1 else ""
+    yield f"  recall by label{best}: {most}{f', and {len(tags) - 12} rarer ones (--json)' if len(tags) > 12 else ''}"
     lengths = ", ".join(f"{low}-{high}: {f1:.1f} of {n:,}" for low, high, f1, n in row["by_length"])
     yield f"  F1 by length in words: {lengths}"
 

@@ -64,16 +64,20 @@ Say = Callable[[str], None]
 
 def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
     """Return what `onlstm evaluate --json` prints."""
+    request = replace(request, rules=list(dict.fromkeys(request.rules)), decoders=list(dict.fromkeys(request.decoders)))
     _check(request)
     started = time.perf_counter()
     models = [_Model(path, LanguageModel.load(path)) for path in request.runs]
+    for each in models:
+        _parser(request, each.model), _layers(request, each.model)  # now, not after the work
     made: list[Row] = []
     overlaps: list[tuple[float | None, float]] = []
     for punctuated in sorted({RULES[name].punctuation for name in request.rules}, reverse=True):
         bank = _read(request, punctuated)
         reads = [_readings(request, bank, each.model) for each in models]
+        others = _others(request, bank)
         trees = _forests(request, models, reads, say)
-        trees += [*_agreed(trees), *_blank(request, models, reads, say), *_others(request, bank)]
+        trees += [*_agreed(trees), *_blank(request, models, reads, say), *others]
         for rule in (name for name in request.rules if RULES[name].punctuation == punctuated):
             say(f"Scoring {len(trees)} sets of trees by rule {rule} …")
             made += rows(bank.trees, trees, rule)
@@ -96,7 +100,8 @@ def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
             "unk_share": overlaps[0][1] if overlaps else None,
         },
         "mapping": request.mapping,
-        "headline": _headline(request, models, made, say),
+        "gates": request.gates or "forget",
+        "headline": _headline(request, bank, models, made, say),
         "best": _best(made, request.rules[0]),
     }
     if request.out:
@@ -122,8 +127,15 @@ def _check(request: Request) -> None:
                 raise UserError(f"{option} {name}: there are {', '.join(known)}")
     if (request.treebank / "model.safetensors").is_file():
         raise UserError(f"{request.treebank} is a run folder: name the treebank after it")
-    if request.dev and request.dev.resolve() == request.treebank.resolve():
-        raise UserError(f"--dev {request.dev}: that is the treebank to be scored; choose on another")
+    if len({path.resolve() for path in request.runs}) < len(request.runs):
+        raise UserError(f"{request.runs[0]}: a run is named twice; several runs are different seeds")
+    if not request.runs and (request.layers or request.gates or request.dev):
+        raise UserError("--layers, --gates and --dev are about runs: name a run folder before the treebank")
+    for option, path in (("--dev", request.dev), ("--trees", request.trees)):
+        if path and not path.exists():
+            raise UserError(f"{option} {path}: No such file or directory")
+    if request.words and not request.words.parent.is_dir():
+        raise UserError(f"--words {request.words}: the folder {request.words.parent} does not exist")
     if request.out and (request.out.is_dir() or not request.out.parent.is_dir()):  # now, not after the work
         raise UserError(f"--out {request.out}: name a file in a folder that is there, such as results/NAME.json")
 
@@ -139,9 +151,8 @@ def _read(request: Request, punctuation: bool = False) -> Treebank:
     )
     if not bank.trees:
         why = ", ".join(f"{n} {what}" for what, n in bank.skipped.items()) or "none was found"
-        raise UserError(
-            f"{request.treebank}: no trees to score with profile {bank.profile.name} ({why}); try another --profile"
-        )
+        way = "another --max-len or --split" if request.max_len or request.split != "all" else "another --profile"
+        raise UserError(f"{request.treebank}: no trees to score by profile {bank.profile.name} ({why}); try {way}")
     return bank
 
 
@@ -156,19 +167,24 @@ class _Model(NamedTuple):
 
 
 def _forests(request: Request, models: Sequence[_Model], reads: Sequence[Sequence[Reading]], say: Say) -> list[Forest]:
-    """Return the trees of all models and their votes."""
+    """Return the trees of all models."""
     made: list[Forest] = []
     for each, read in zip(models, reads, strict=True):
         say(f"Parsing {len(read):,} sentences with {each.path or 'an untrained model'} …")
-        config = each.model.config
-        layers: list[Layers] = []
-        for given in request.layers:
-            numbers = layer_numbers(given, config.num_layers)
-            layers.append(numbers if len(numbers) > 1 else numbers[0])
-        parser = Parser(each.model, distance=request.gates or ("lstm" if config.rnn == "lstm" else "forget"))
-        how: Any = {"layers": layers or None, "decoders": request.decoders}
-        made += forests(parser, read, system=each.system, run=str(each.path) if each.path else None, **how)
+        how: Any = {"layers": _layers(request, each.model), "decoders": request.decoders}
+        run = str(each.path) if each.path else None
+        made += forests(_parser(request, each.model), read, system=each.system, run=run, **how)
     return made
+
+
+def _parser(request: Request, model: LanguageModel) -> Parser:
+    return Parser(model, distance=request.gates or ("lstm" if model.config.rnn == "lstm" else "forget"))
+
+
+def _layers(request: Request, model: LanguageModel) -> list[Layers]:
+    """Return the layers that were asked for, each once; none: every one."""
+    found = [layer_numbers(given, model.config.num_layers) for given in request.layers]
+    return list(dict.fromkeys(numbers if len(numbers) > 1 else numbers[0] for numbers in found))
 
 
 def _blank(request: Request, models: Sequence[_Model], reads: Sequence[Sequence[Reading]], say: Say) -> list[Forest]:
@@ -200,23 +216,44 @@ def _readings(request: Request, bank: Treebank, model: LanguageModel) -> list[Re
     return readings(bank, model, request.mapping, wide)
 
 
-def _headline(request: Request, models: Sequence[_Model], made: Sequence[Row], say: Say) -> dict[str, Any] | None:
+def _headline(
+    request: Request, bank: Treebank, models: Sequence[_Model], made: Sequence[Row], say: Say
+) -> dict[str, Any] | None:
     """Return the one row to report, its layer and decoder chosen without the labels it is scored by."""
     if not models:
         return None
-    config, rule = models[0].model.config, request.rules[0]
+    config, rule, asked = models[0].model.config, request.rules[0], _layers(request, models[0].model)
     layer: Layers = config.parse_layer or config.num_layers // 2 + 1
-    decoder: str | None = request.decoders[0]
+    decoder: Decoding | None = request.decoders[0]
     chosen = "the layer that the model folder names" if config.parse_layer else "the middle layer, as in the paper"
+    if len(asked) == 1:
+        layer, chosen = asked[0], "the layer that was asked for"
+    if request.decoders == ["vote"]:
+        layer, chosen = made[0].layer, "all layers that were asked for"
     if request.dev:
-        there = replace(request, treebank=request.dev, profile="auto", split="all", max_len=None)
-        bank = _read(there, RULES[rule].punctuation)
-        trees = _forests(there, models, [_readings(there, bank, each.model) for each in models], say)
-        best = max(rows(bank.trees, trees, rule, ["all"]), key=lambda row: row.f1 or 0)
-        layer, decoder, chosen = best.layer, best.decoder, f"best on {request.dev}"
+        layer, decoder, chosen = _chosen_on_dev(request, bank, models, say)
     how = (models[0].system, layer, decoder, rule, "all")
     fits = [row for row in made if (row.system, row.layer, row.decoder, row.rule, row.subset) == how]
-    return _short(fits[-1]) | {"chosen": chosen} if fits else None
+    return _short(fits[-1]) | {"runs": fits[-1].runs, "chosen": chosen} if fits else None
+
+
+def _chosen_on_dev(
+    request: Request, bank: Treebank, models: Sequence[_Model], say: Say
+) -> tuple[Layers, Decoding | None, str]:
+    """Return the layer and decoder that are best on the other treebank, sentences of this one left out, and how."""
+    assert request.dev
+    there = replace(request, treebank=request.dev, split="all", max_len=None)
+    dev = _read(there, RULES[request.rules[0]].punctuation)
+    these = {tree.words for tree in bank.trees}
+    kept = [k for k, tree in enumerate(dev.trees) if tree.words not in these]
+    if not kept:
+        raise UserError(f"--dev {request.dev}: all of its sentences are in the treebank to be scored; choose on others")
+    same = [each for each in models if each.system == models[0].system]
+    reads = [[each[k] for k in kept] for each in (_readings(there, dev, model) for _, model in same)]
+    found = rows([dev.trees[k] for k in kept], _forests(there, same, reads, say), request.rules[0], ["all"])
+    best = max((row for row in found if row.runs == len(same)), key=lambda row: row.f1 or 0)
+    out = f", {left:,} sentences left out that are scored here" if (left := len(dev.trees) - len(kept)) else ""
+    return best.layer, best.decoder, f"best on {request.dev}{out}"
 
 
 def _best(made: Sequence[Row], rule: str) -> dict[str, Any] | None:

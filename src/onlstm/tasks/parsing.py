@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -18,7 +18,7 @@ from onlstm.lm.model import LanguageModel
 from onlstm.parse import Parser
 from onlstm.tasks.reading import Reading
 from onlstm.trees import branching
-from onlstm.trees.distances import tree_from_distances, vote
+from onlstm.trees.distances import Decoder, tree_from_distances, vote
 from onlstm.trees.metrics import ParseScore, Rule, score, tied
 from onlstm.trees.tree import Tree
 
@@ -40,8 +40,8 @@ class Forest:
     layer: Layers = None
     """Whose distances; several: the average of them, or their vote."""
     decoder: Decoding | None = None
-    ties: float | None = None
-    """Share, 0 to 100, of distances that occur again in their sentence."""
+    distances: Sequence[Sequence[float]] | None = None
+    """What the trees were made of, one for each word."""
 
     @property
     def key(self) -> tuple[str, Layers, Decoding | None]:
@@ -77,7 +77,7 @@ class Row:
     by_length: Sequence[tuple[int, int, float, int]]
     """(shortest, longest, F1, sentences) of sentences by length."""
     runs: int = 1
-    """How many runs or seeds it is the mean of; interval, tags and lengths are then those of the best one."""
+    """How many runs or seeds it is the mean of; it has no interval then, and the tags of the best one."""
     deviation: float | None = None
     """Of the runs' F1, n - 1 in the denominator."""
     max: float | None = None
@@ -112,18 +112,19 @@ def forests(
         [[d[i] for i in reading.kept] for d in each]
         for reading, each in zip(reads, parser.distances([reading.words for reading in reads]), strict=True)
     ]
+    plain: list[Decoder] = [name for name in decoders if name != "vote"]
     out: list[Forest] = []
     for layer in layers or range(1, parser.model.config.num_layers + 1):
-        distances = [_average(each, layer) for each in found]
-        ties = tied(distances)
-        for decoder in decoders:
-            if decoder != "vote":
-                pairs = zip(distances, reads, strict=True)
-                trees = [tree_from_distances(d, reading.gold.words, decoder) for d, reading in pairs]
-                out.append(Forest(system=system, run=run, layer=layer, decoder=decoder, trees=trees, ties=ties))
+        d = [_average(each, layer) for each in found]
+        for decoder in plain or get_args(Decoder):
+            trees = [
+                tree_from_distances(each, reading.gold.words, decoder) for each, reading in zip(d, reads, strict=True)
+            ]
+            out.append(Forest(system=system, run=run, layer=layer, decoder=decoder, trees=trees, distances=d))
     if "vote" in decoders and len(out) > 1:
         every = tuple(sorted({k for forest in out for k in _numbers(forest.layer)}))
-        out.append(Forest(system=system, run=run, layer=every, decoder="vote", trees=votes(out)))
+        agreed = Forest(system=system, run=run, layer=every, decoder="vote", trees=votes(out))
+        out = [*out, agreed] if plain else [agreed]
     return out
 
 
@@ -151,8 +152,10 @@ def rows(
         scored = []
         for forest in made:
             trees = [forest.trees[i] for i in index]
-            to_right = score(right, trees, rule).f1
-            scored.append((forest.key, _row(forest, score(part, trees, rule), to_right, subset)))
+            others = {"to_right": score(right, trees, rule).f1}
+            if forest.distances:
+                others["ties"] = tied(forest.distances[i] for i in index)
+            scored.append((forest.key, _row(forest, score(part, trees, rule), others, subset)))
         first = {key: k for k, (key, _) in reversed(list(enumerate(scored)))}
         scored.sort(key=lambda pair: first[pair[0]])
         for _, group in groupby(scored, key=lambda pair: pair[0]):
@@ -161,7 +164,7 @@ def rows(
     return out
 
 
-def _row(forest: Forest, found: ParseScore, to_right: float, subset: str) -> Row:
+def _row(forest: Forest, found: ParseScore, others: Mapping[str, float], subset: str) -> Row:
     return Row(
         system=forest.system,
         run=forest.run,
@@ -176,8 +179,8 @@ def _row(forest: Forest, found: ParseScore, to_right: float, subset: str) -> Row
         n=found.n,
         skipped=found.skipped,
         depth=_defined(found.depth),
-        ties=None if forest.ties is None else _defined(forest.ties),
-        f1_to_right=_defined(to_right),
+        ties=_defined(others.get("ties", math.nan)),
+        f1_to_right=_defined(others["to_right"]),
         tags=found.tags,
         by_length=[(*length, *values) for length, values in found.by_length().items()],
     )
@@ -191,8 +194,12 @@ def _mean(each: Sequence[Row]) -> Row:
     names = ("f1", "precision", "recall", "depth", "ties", "f1_to_right")
     values = {name: [v for row in each if (v := getattr(row, name)) is not None] for name in names}
     means: dict[str, Any] = {name: statistics.fmean(found) if found else None for name, found in values.items()}
-    deviation = statistics.stdev(values["f1"])
-    return replace(best, run=None, runs=len(each), deviation=deviation, max=best.f1, **means)
+    lengths = [
+        (*same[0][:2], statistics.fmean(f1 for _, _, f1, _ in same), same[0][3])
+        for same in zip(*(row.by_length for row in each), strict=True)
+    ]
+    means |= {"run": None, "runs": len(each), "ci95": None, "by_length": lengths, "max": best.f1}
+    return replace(best, deviation=statistics.stdev(values["f1"]), **means)
 
 
 def _numbers(layer: Layers) -> tuple[int, ...]:

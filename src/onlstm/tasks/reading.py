@@ -69,23 +69,27 @@ def _among(profile: Profile, wide: Treebank) -> dict[str, tuple[Sequence[str], S
 
 
 def overlap(folder: Path | None, model: LanguageModel, reads: Sequence[Reading]) -> tuple[float | None, float]:
-    """Return the share, 0 to 100, of sentences that are lines of the run's training text, None without it; of <unk>."""
+    """Return the share, 0 to 100, of sentences that are lines of the run's training text, None without it; of <unk>.
+
+    Lines are compared as the model reads them; a sentence of more unknown than known words may be any line, and does
+    not count.
+    """
     tokenizer = tokenizer_of(model)
     ids = [tokenizer.ids(reading.words) for reading in reads]
     unknown = 100 * sum(each.count(tokenizer.unk_id) for each in ids) / sum(map(len, ids))
     if not folder or not (folder / "corpus" / "corpus.json").is_file():
         return None, unknown
     train = corpus.load(folder / "corpus").train
-    wanted = {np.array(each, train.dtype).tobytes() for each in ids}
-    lengths = set(map(len, ids))
-    seen: set[bytes] = set()
+    told = [each for each in ids if 2 * each.count(tokenizer.unk_id) <= len(each)]
+    wanted = {bytes(np.array(each, train.dtype)): 0 for each in told}
     ends = np.flatnonzero(train == tokenizer.eos_id)
     starts = np.concatenate(([0], ends[:-1] + 1))
-    for start, end in zip(starts[keep := np.isin(ends - starts, list(lengths))], ends[keep], strict=True):
-        line = train[start:end].tobytes()
+    like = np.isin(ends - starts, [len(each) for each in told])
+    for start, end in zip(starts[like], ends[like], strict=True):
+        line = bytes(train[start:end])
         if line in wanted:
-            seen.add(line)
-    return 100 * sum(np.array(each, train.dtype).tobytes() in seen for each in ids) / len(ids), unknown
+            wanted[line] = 1
+    return 100 * sum(wanted[bytes(np.array(each, train.dtype))] for each in told) / len(ids), unknown
 
 
 def given_trees(path: Path, bank: Treebank) -> list[Tree]:
