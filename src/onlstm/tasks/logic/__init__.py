@@ -1,0 +1,1 @@
+"""Logical inference: pairs of propositional formulas, and how well encoders tell the relation of the two."""
