@@ -1,5 +1,6 @@
 """Pictures: valid and complete whatever the words are, one axis for all, great depth; the command draw."""
 
+import gzip
 import json
 import math
 import random
@@ -357,6 +358,32 @@ def test_a_run_parses_text_and_treebanks(run, tmp_path, command):
         assert len(gates) == (3 if layer == 3 else 6)
         means = [1 - sum(column) / len(column) for column in zip(*gates, strict=True)]
         assert means == pytest.approx(found.distances, abs=1e-5), "d = 1 - the mean of the master forget gate"
+
+
+def test_words_are_found_whole(tmp_path, command):
+    file = tmp_path / "trees.txt"
+    file.write_text("( starters ( state-of-the-art art-work ) )\n( Modern ( Art sells ) )\n( the art )\n")
+    for words, starts in (("art", ["Modern", "the"]), ("modern  ART", ["Modern"]), ("starters", ["starters"])):
+        code, out, _ = command(file, "--find", words)
+        assert (code, [block.split("─ ")[1].split()[0] for block in out.split("\n\n")]) == (0, starts)
+    assert "in none of 3" in command(file, "--find", "modern sells")[2]
+
+
+def test_marks_at_a_word_of_raw_text_do_not_hide_it(run, command):
+    for words in ("saw", "owls", "man saw", "him, owls", "him owls"):
+        assert command(run, "The old “man” saw him, owls.", "--find", words)[0] == 0
+    assert command(run, "The old man saw him.", "--find", "ma")[0] == 2
+
+
+def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path, command):
+    code, out, err = command(run, "owls")
+    assert (code, out.split(), err) == (0, ["owls"], "")
+    for name in ("owls.txt", "no/owls", "owls.mrg"):
+        assert command(run, name)[2] == f"onlstm: {name}: no such file; check the name\n"
+    plain, packed = tmp_path / "a.mrg", tmp_path / "a.mrg.gz"
+    plain.write_text("( (S (NP (NNS owls)) (VP (VBD saw) (NP (PRP him))) (. .)) )\n")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert command(run, "--gold", packed) == command(run, "--gold", plain)
 
 
 @pytest.mark.parametrize(

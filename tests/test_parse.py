@@ -180,6 +180,13 @@ def test_without_words_there_is_no_tree():
     assert (single.tree.words, single.tree.nodes, len(single.distances)) == (("Cat",), (), 1)
 
 
+def test_words_that_the_model_does_not_know_are_counted():
+    parser = Parser(model("generic"))
+    assert [parser.parse(text).unknown for text in ("", "Old cat!", "old zebu, gnu cat")] == [0, 0, 2]
+    assert [each.unknown for each in parser.parse([["old", "gnu"], ["gnu", "gnu"]])] == [1, 2]
+    assert "unknown" not in parser.parse("gnu").to_json()
+
+
 def test_json_has_the_keys_of_the_contract():
     found = Parser(model("generic"), layer="1,2").parse("“Der” Hund schläft,\u2028old cat!")
     line = found.to_json()

@@ -353,3 +353,14 @@ def test_what_is_done_survives_an_interrupt_and_a_closed_pipe(run, tmp_path):
         child.stdout.close()
         assert child.stderr.read() == b""
     assert child.returncode == 0
+
+
+def test_many_unknown_words_are_told_once_at_the_end(run, tmp_path):
+    out = tmp_path / "trees.txt"
+    done = parse(run, "the zebu saw a gnu", "gnus slept", "--out", out)  # 3 of 7
+    assert (done.code, done.err.count("\n"), out.read_text().count("\n")) == (0, 1, 2)
+    assert "43% of the words are unknown" in done.err
+    assert f"lower case and tokenised alike: onlstm doctor TEXT --run {run}" in done.err
+    assert parse(run, "the old zebu and a cat that saw the dog").err == ""  # 2 of 10
+    assert "30%" in parse(run, "gnus and zebus saw the old dog that slept a").err  # 3 of 10
+    assert parse(run, "", "…").err == ""

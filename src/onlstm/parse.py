@@ -52,6 +52,8 @@ class Parse:
     """The layer, from 1, that the distances are of; several, if they are an average."""
     decoder: Decoder
     """What made the tree of the distances."""
+    unknown: int
+    """How many of the words the model does not know."""
 
     def to_json(self) -> str:
         """Return one line of JSON; its `spans` are longer than a word and not the whole sentence, sorted."""
@@ -190,6 +192,7 @@ class Parser:
                 tree=tree_from_distances(d, sentence.words, self.decoder) if d else None,
                 layer=self.layers if len(self.layers) > 1 else depth,
                 decoder=self.decoder,
+                unknown=sentence.ids.count(self._tokenizer.unk_id),
             )
 
     def _distances(self, sentences: "list[_Sentence]", depth: int) -> list[Tensor]:

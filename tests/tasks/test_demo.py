@@ -108,7 +108,8 @@ def test_out_is_a_folder(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc for the child")
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_the_lstms_process_never_outlives_the_demo(number, tiny, tmp_path):
     command = [
         Path(sys.executable).with_name("onlstm"),

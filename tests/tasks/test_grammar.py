@@ -143,6 +143,12 @@ def test_other_ways_of_writing():
     assert words == sorted(["the", "Kim", "Hund", "it's", "3", "schläft", "走", "."])
 
 
+def test_quotes_and_arrows_in_quotes_are_words():
+    words = ["'", "''", "'s", '"', "->", "dogs'", "o'clock", "→"]
+    text = """S → "'" "''" 's '"' '->' dogs' o'clock "→" """
+    assert Grammar.of_text(text).words == sorted(words)
+
+
 def test_a_file_is_read(tmp_path):
     file = tmp_path / "g.txt"
     file.write_bytes("\ufeffS -> a b\r\n | c\r\n".encode())
@@ -181,6 +187,18 @@ def test_a_file_is_read(tmp_path):
         ("S -> 'of course'", "g:1: 'of course' is more than a word"),
         ("S -> <eos>", "g:1: <eos> cannot be a word"),
         ("S -> n[", "g:1: n[ has no rules"),
+        ('S -> "a', 'g:1: "a has quotes that do not match'),
+        ('S -> a N\nN -> "dog | "cat"', 'g:2: "dog has quotes that do not match'),
+        ('S -> a\n | dog" 3', 'g:2: dog" has quotes that do not match'),
+        ('S -> "a"b', 'g:1: "a"b has quotes that do not match'),
+        ('S -> "a"b"', 'g:1: "a"b" has quotes that do not match'),
+        ("S -> \"a'", "g:1: \"a' has quotes that do not match"),
+        ('S -> "" "x"', 'g:1: "" has quotes that do not match, or nothing in them'),
+        ("S -> x ''", "g:1: '' has quotes that do not match, or nothing in them"),
+        ('S -> "', 'g:1: " has quotes that do not match'),
+        ("S -> a b → c", "g:1: a second arrow; put each rule on a line of its own"),
+        ("S -> a\nS → a->b", "g:2: a second arrow"),
+        ("S -> a\n | b -> c", "g:2: a second arrow"),
         ("S -> a\nX -> b Y\nY -> c", "g:2: no sentence has a X"),
         ("S -> S a", "g:1: S never ends"),
         ("S -> a NP\nNP -> NP PP\nPP -> in NP", "g:2: NP never ends"),

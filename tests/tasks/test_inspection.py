@@ -302,6 +302,18 @@ def test_the_command_reads_a_file_a_pipe_or_a_sentence(runs):
     assert (code, "600 words" in long) == (0, True)
 
 
+def test_one_word_has_no_numbers_for_what_cannot_be_counted(runs, tmp_path):
+    code, out, err = command(runs / "good", "cat", "--out", tmp_path / "a.SVG")
+    assert (code, err, "nan" in out) == (0, "", False)
+    assert "1 sentence, 1 words" in out
+    row = next(line for line in out.splitlines() if line.startswith("  1   forget"))
+    longer = command(runs / "good", "the old cat slept")[1].splitlines()
+    assert len(row) == len(next(line for line in longer if line.startswith("  1   forget")))
+    assert row.split()[-4:] == ["-"] * 4
+    assert "inside sentences: 1-2 -, 1-3 -, 2-3 -\n" in out
+    assert (tmp_path / "a.SVG").read_text().startswith("<svg")
+
+
 def test_the_command_warns_and_says_what_to_do(runs):
     _, out, _ = command(runs / "dead", runs / "text.txt")
     warnings = [line for line in out.splitlines() if line.startswith("WARNING")]

@@ -1,8 +1,13 @@
 """Treebanks: what is kept, layouts, splits, defects, other profiles, the two mappings, the WSJ sample."""
 
+import bz2
+import gzip
 import io
 import lzma
+import os
+import sys
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -96,6 +101,50 @@ def test_layouts_hold_the_same_trees(tmp_path):
             assert words_of(treebank) == ["We wanted to buy an owl for 3.50", "Wow"]
             first, second = [name for name in files if files[name] in (OWL, WOW)][:2]
             assert treebank.sources == (f"{first}:2", f"{second}:1")
+
+
+def zipped(files):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as out:
+        for name, data in files.items():
+            out.writestr(name, data)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_packed_files_are_read_by_their_content(tmp_path, pack):
+    data, words = pack(OWL.encode()) + pack(WOW.encode()), ["We wanted to buy an owl for 3.50", "Wow"]
+    for name in ("one.mrg.gz", "one.XZ", "one.bz2", "one.mrg", "one"):
+        (tmp_path / name).write_bytes(data)
+        assert words_of(read_treebank(tmp_path / name)) == words
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("(")
+    (folder / "wsj_2300.mrg.gz").write_bytes(data)
+    (folder / "wsj_0100.mrg").write_text(WOW)
+    assert words_of(read_treebank(folder)) == ["Wow", *words]
+    assert words_of(read_treebank(folder, split="test")) == words
+    (tmp_path / "a.zip").write_bytes(zipped({"a.mrg.bz2": data, "README": "("}))
+    assert words_of(read_treebank(tmp_path / "a.zip")) == words
+    (tmp_path / "half.gz").write_bytes(data[:30])
+    with pytest.raises(UserError, match=r"cannot read the treebank .*half.gz: "):
+        read_treebank(tmp_path / "half.gz")
+
+
+@pytest.mark.parametrize("data", [OWL.encode(), gzip.compress(OWL.encode()), zipped({"a.mrg": OWL})])
+def test_pipes_are_read_and_may_be_asked_for_again(tmp_path, monkeypatch, data):
+    words = ["We wanted to buy an owl for 3.50"]
+    for name in ("-", "/dev/stdin"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        bank = read_treebank(name)
+        assert words_of(bank) == words_of(read_treebank(Path(name), profile="ptb")) == words
+        assert bank.sources == ("a.mrg:2" if data.startswith(b"PK") else "standard input:2",)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    assert words_of(read_treebank(pipe)) == words
+    writer.join()
 
 
 def test_splits_go_by_section(tmp_path):

@@ -18,7 +18,8 @@ _RULES = "on-lstm, kim2019, kim2019-corpus, evalb, evalb-onlstm, punct, or all"
 @app.command
 def evaluate(
     *paths: Annotated[
-        Path, Parameter(help="Run folders, then the treebank: a file, folder, zip or tar. Several runs: seeds.")
+        Path,
+        Parameter(help="Run folders, then the treebank: a file, folder, zip, tar, packed, or -. Several runs: seeds."),
     ],
     rule: Annotated[list[str] | None, many(f"How F1 is counted: {_RULES} (default: on-lstm).")] = None,
     layers: Annotated[list[str] | None, many("1, 2, middle, last, or 1,2 for an average (default: each).")] = None,

@@ -47,7 +47,7 @@ def inspect(
     from dataclasses import asdict
 
     started = time.perf_counter()
-    if out and out.suffix not in (".html", ".svg"):
+    if out and out.suffix.lower() not in (".html", ".svg"):
         raise UserError(f"--out {out}: the name of a picture ends in .html or .svg")
     if out and not out.parent.is_dir():
         raise UserError(f"--out {out}: the folder {out.parent} does not exist")
@@ -65,7 +65,8 @@ def inspect(
 
         items = list(_items(found))
         title = f"{run.name}: what a sentence updates"
-        files.write(out, draw.figure(items, title=title) if out.suffix == ".svg" else draw.html(items, title=title))
+        drawing = draw.figure if out.suffix.lower() == ".svg" else draw.html
+        files.write(out, drawing(items, title=title))
     warnings = [
         {"layer": spread.layer, "gate": spread.gate, "problem": problem, "text": _TEXTS[problem].format(spread)}
         for spread in found.spreads
@@ -88,15 +89,13 @@ def inspect(
 
 def _lines(text: str) -> Iterable[str]:
     """Return the lines of a file, of a folder's files or of the standard input, or else those of the text itself."""
-    from onlstm.text.stream import read_lines, text_files
+    from onlstm.cli.parse import inputs
+    from onlstm.text.stream import read_lines
 
     (name,) = sources(text)
-    try:
-        given = len(name.split()) > 1 and not Path(name).exists()
-    except OSError:  # too long for a name
-        given = True
-    if not given:
-        return chain.from_iterable(map(read_lines, text_files([name])))
+    paths = [each for each in inputs(name) if isinstance(each, Path)]
+    if paths:
+        return chain.from_iterable(map(read_lines, paths))
     if any("\ud800" <= char <= "\udfff" for char in name):  # what Python makes of other bytes
         raise UserError("the text is not UTF-8")
     return name.splitlines()
@@ -128,15 +127,12 @@ def _table(spreads: Sequence["Spread"]) -> Iterator[str]:
     for each in spreads:
         top = max(each.histogram)
         bars = "".join(_BARS[-(-8 * count // top)] for count in each.histogram)
-        branching = "  ".join(" ".join(_whole(f1) for f1 in side.values()) for side in (each.right, each.left))
+        branching = "  ".join(" ".join(f"{f1:3.0f}" for f1 in side.values()) for side in (each.right, each.left))
         numbers = " ".join(f"{x:5.3f}" for x in (each.mean, each.deviation, each.inside, each.low, each.high))
-        yield f"{each.layer:3}   {each.gate:6} {bars}  {numbers} {each.ties:5.1f} {each.stuck:5.1f}  {branching}"
+        row = f"{each.layer:3}   {each.gate:6} {bars}  {numbers} {each.ties:5.1f} {each.stuck:5.1f}  {branching}"
+        yield row.replace("nan", "  -")
     yield "inside: deviation inside sentences, first words left out. ties: % that occur again in their sentence."
     yield "stuck: % at an end of their range. right, left: F1 to one-way trees, decoders paper and unbiased."
-
-
-def _whole(value: float) -> str:
-    return f"{value:3.0f}" if value == value else "  -"
 
 
 def _findings(found: "Inspection", warnings: Sequence[dict[str, object]]) -> Iterator[str]:
@@ -144,7 +140,7 @@ def _findings(found: "Inspection", warnings: Sequence[dict[str, object]]) -> Ite
 
     if found.correlations:
         pairs = ", ".join(f"{pair} {value:.2f}" for pair, value in found.correlations.items())
-        yield f"correlation of forget distances between layers, inside sentences: {pairs}"
+        yield f"correlation of forget distances between layers, inside sentences: {pairs.replace('nan', '-')}"
     yield ""
     for each in warnings:
         yield f"WARNING: layer {each['layer']}, {each['gate']} gate is {each['problem']}: {each['text']}"

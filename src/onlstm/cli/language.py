@@ -128,7 +128,7 @@ def evaluate(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Print the perplexity of a run on text: per token, <eos> of each line counted, one stream, state carried."""
+    """Print the perplexity of a run on text: per token, the end of each line counted, one stream, state carried."""
     from onlstm.tasks import evaluation
 
     started = time.perf_counter()
@@ -170,8 +170,8 @@ def score(
 ) -> None:
     """Print the surprisal (-log p, in nats) of each word of each sentence.
 
-    Each line is read alone from a zero state, after an <eos>: the first word is predicted from that, and the <eos> that
-    ends the line is predicted too (the last row of a sentence, the field `eos`). A line without words has only that.
+    Each line is read alone from a zero state, after an `<eos>`: the first word is predicted from that, and the `<eos>`
+    at the line's end is predicted too (the last row of a sentence, field `eos`). A line without words has only that.
     """
     import json as form
 
@@ -216,7 +216,7 @@ def generate(
     top_k: Annotated[int, Parameter(help="Choose among so many of the likeliest words; 0: all.")] = 0,
     top_p: Annotated[float, Parameter(help="Choose among the words that hold this share of the probability.")] = 1.0,
     unk: Annotated[bool, Parameter(negative="", help="Allow <unk>.")] = False,
-    across: Annotated[bool, Parameter(negative="", help="Go on after <eos>, over several lines.")] = False,
+    across: Annotated[bool, Parameter(negative="", help="Go on after `<eos>`, over several lines.")] = False,
     seed: Annotated[int | None, Parameter(help="The same seed gives the same texts.")] = None,
     threads: Threads = None,
     json: Json = False,

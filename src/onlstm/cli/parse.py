@@ -28,8 +28,9 @@ _SUFFIXES = {"brackets": "txt", "json": "jsonl", "tree": "txt", "svg": "svg", "h
 _FORMATS: dict[str, Format] = {".json": "json", ".jsonl": "json", ".svg": "svg", ".html": "html", ".tex": "latex"}
 _PACKED = (".gz", ".xz", ".bz2")
 _PATHS = (*_FORMATS, ".txt", *_PACKED)
-_SHOWN, _SECONDS = 5, 60
-"""Bad lines that are named; time between lines of progress."""
+_NAMES = (*_PATHS, ".mrg", ".psd", ".xml", ".zip", ".tar", ".tgz", ".txz")
+_SHOWN, _SECONDS, _UNKNOWN = 5, 60, 0.3
+"""Bad lines that are named; time between lines of progress; share of unknown words that is too much."""
 
 
 @app.command
@@ -68,7 +69,7 @@ def parse(
     set_threads(threads)
     kind = _format("json" if json else None, format, out)
     part = shards.Shard.of(shard) if shard else None
-    lines = shards.Lines([each for word in sources(*text) or ("-",) for each in _inputs(word)], stop=on_error == "stop")
+    lines = shards.Lines([each for word in sources(*text) or ("-",) for each in inputs(word)], stop=on_error == "stop")
     if part and not lines.again:
         raise UserError("--shard: not with the standard input, which only one process can read; name files")
     folder, target = _run_folder(run), _target(out, kind, part.file(_SUFFIXES[kind]) if part else None)
@@ -84,7 +85,7 @@ def parse(
         print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
     wanted = part.lines(lines.count()) if part else None
     quiet = lines.typed or (not out and sys.stdout.isatty())
-    found = _watched(_records(parser, lines, wanted), lines, wanted, quiet)
+    found = _watched(_records(parser, lines, wanted, run), lines, wanted, quiet)
     if target:
         _write(target, kind, found)
     else:
@@ -110,13 +111,13 @@ def _run_folder(run: str) -> Path:
     return Path(run)
 
 
-def _inputs(word: str) -> "list[Path | str]":
+def inputs(word: str) -> "list[Path | str]":
     """Return the files that a word of the command line names, or the word, if it is a sentence."""
     from onlstm.text.stream import text_files
 
     if word == "-" or os.path.exists(word):  # noqa: PTH110
         return [*text_files([word])]
-    if not any(map(str.isspace, word)) and ("/" in word or word.lower().endswith(_PATHS)):
+    if not any(map(str.isspace, word)) and ("/" in word or word.lower().endswith(_NAMES)):
         raise UserError(f"{word}: no such file; check the name")
     return [word]
 
@@ -141,20 +142,28 @@ def _target(out: Path | None, kind: Format, part: str | None) -> Path | None:
     return out
 
 
-def _records(parser: "Parser", lines: "Lines", wanted: range | None) -> Iterator[Record]:
-    """Yield a record for each line, in order; then say which lines were bad."""
+def _records(parser: "Parser", lines: "Lines", wanted: range | None, run: str) -> Iterator[Record]:
+    """Yield a record for each line, in order; then say which lines were bad, and if many words were unknown."""
     read = lines.read(wanted)
     parses = (each for line in read for each in parser.parse_lines([line])) if lines.typed else parser.parse_lines(read)
     first, count, bad, named = wanted.start if wanted else 0, 0, 0, list[str]()
+    words = unknown = 0
     for count, each in enumerate(parses, 1):
         error = lines.bad.pop(first + count - 1, "")
         if error:
             bad += 1
             named += [error] * (bad <= _SHOWN)
+        words, unknown = words + len(each.words), unknown + each.unknown
         yield replace(each, id=first + count - 1), error
     if bad:
         print(f"onlstm: {bad:,} of {count:,} lines skipped, their trees are empty:", file=sys.stderr)
         print(*named, *["…"] * (bad > _SHOWN), sep="\n", file=sys.stderr)
+    if unknown and unknown >= _UNKNOWN * words:
+        print(
+            f"onlstm: {unknown / words:.0%} of the words are unknown to the model, so do not trust these trees; write "
+            f"them as its text has them, in lower case and tokenised alike: onlstm doctor TEXT --run {run} shows how",
+            file=sys.stderr,
+        )
     if lines.failure:
         raise lines.failure
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ _FORMATS: dict[str, Format] = {".svg": "svg", ".html": "html", ".htm": "html", "
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 _TAGGED = re.compile(rb"\([^\s()a-z]+\s+[^\s()]+\s*\)")
 _WORD = re.compile(rb"\s[^\s()]+(?=[\s)])")
+_MARKS = r"[^\w\s]*"  # what may stand at a word in raw text
 _EXAMPLE = 'onlstm draw "(S (NP the cat) (VP sat))"'
 
 
@@ -131,7 +133,8 @@ def _for_a_run(parser: "Parser", source: str | None, gold: str | None, profile: 
         raise UserError(f"{source} and --gold {gold}: one treebank is enough, its words are parsed")
     if _is_bank(name, profile, brackets=True):
         return list(_bank_sentences(parser, name, profile))
-    found = [replace(each, gold=each.tree, words=each.tree.words if each.tree else ()) for each in _read(name, profile)]
+    given = _read(name, profile, sentence=bool(source))
+    found = [replace(each, gold=each.tree, words=each.tree.words if each.tree else ()) for each in given]
     return _with_gold(found, gold, profile) if source else found
 
 
@@ -157,13 +160,15 @@ def _with_gold(found: list[_Sentence], gold: str | None, profile: str) -> list[_
     return [replace(each, gold=tree) for each, tree in zip(found, right, strict=True)]
 
 
-def _read(source: str, profile: str, brackets: bool = False) -> list[_Sentence]:
+def _read(source: str, profile: str, brackets: bool = False, sentence: bool = False) -> list[_Sentence]:
     """Return the trees of a treebank (a file of `brackets` too), of brackets or of JSON lines; else lines of text."""
+    from onlstm.cli.parse import inputs
     from onlstm.text.stream import read_lines, text_files
     from onlstm.trees.tree import read_brackets
 
     inline = source != "-" and not _exists(source)
-    if inline and source.lstrip()[:1] not in ("(", "{") and len(source.split()) < 2:
+    alone = inline and source.lstrip()[:1] not in ("(", "{") and len(source.split()) < 2
+    if alone and not (sentence and inputs(source)):
         raise UserError(f'{source[:60]}: no such file; brackets begin with "(", as in {_EXAMPLE}')
     if _is_bank(source, profile, brackets):
         return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in _bank(source, profile).trees]
@@ -202,8 +207,9 @@ def _chosen(found: list[_Sentence], select: str | None, find: str | None, limit:
         raise UserError(f"--max {limit}: at least 1 is needed")
     chosen = [found[k - 1] for k in _numbers(select, len(found))] if select else found
     if find:
-        wanted = " ".join(find.lower().split())
-        chosen = [each for each in chosen if wanted in f" {each.text.lower()} "]
+        words = rf"{_MARKS}\s+{_MARKS}".join(map(re.escape, find.lower().split()))
+        wanted = re.compile(rf"(?<!\S){_MARKS}{words}{_MARKS}(?!\S)")
+        chosen = [each for each in chosen if wanted.search(each.text.lower())]
         if not chosen:
             raise UserError(f"--find {find!r}: in none of {len(found):,} sentences")
     if len(chosen) > limit:
@@ -283,8 +289,14 @@ def _is_bank(name: str, profile: str, brackets: bool) -> bool:
         return _exists(name) and Path(name).is_dir()
     with Path(name).open("rb") as file:
         head = file.read(2000).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head.startswith((b"PK", b"<")) or ".tar" in name or name.endswith(".tgz"):
+    if head.startswith((b"PK", b"<")) or ".tar" in name or name.endswith((".tgz", ".txz", ".tbz2")):
         return True
+    if name.lower().endswith((".gz", ".xz", ".bz2")):
+        from onlstm.text.stream import read_lines
+
+        head = "\n".join(islice(read_lines(name), 50)).encode().lstrip()
+        if head.startswith(b"<"):
+            return True
     tagged = len(_TAGGED.findall(head)) > 0.9 * len(_WORD.findall(head))
     return brackets and head.startswith(b"(") and (tagged or profile != "auto")
 

@@ -24,6 +24,7 @@ LONGEST = 20
 """Words of a sentence at most, or twice as many as the grammar's shortest one has, if that is more."""
 
 _START = "_ "  # nobody can write it
+_ARROW = re.compile("->|→")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FEATURE = re.compile(r"\[([^\s\[\],]+)\]\s*=\s*([^\s\[\],].*)")
 _TOKEN = re.compile(r"""(?P<quote>['"])(?P<word>[^\s'"]+|[^\s"]+?|[^\s']+?)(?P=quote)(?=[\s|]|$)|\||[^\s|]+""")
@@ -149,13 +150,13 @@ def _read(text: str, source: str) -> dict[str, tuple[Rule, ...]]:
     lines: list[tuple[int, str, str]] = []  # number, left side, right side
     for number, raw in enumerate(text.splitlines(), 1):
         line = _COMMENT.sub("", raw).strip()
-        left, arrow, right = line.replace("→", "->", 1).partition("->")
+        left, *rest = _ARROW.split(line, 1)
         if feature := _FEATURE.fullmatch(line):
             features[feature[1]] = feature[2].split()
         elif line.startswith("|") and lines:
             lines.append((number, lines[-1][1], line[1:]))
-        elif arrow and _SYMBOL.fullmatch(left.strip()):
-            lines.append((number, left.strip(), right))
+        elif rest and _SYMBOL.fullmatch(left.strip()):
+            lines.append((number, left.strip(), rest[0]))
         elif line:
             raise UserError(f"{source}:{number}: {line:.40} is not a rule; write it as: NP -> Det N 3 | Name")
     if not lines:
@@ -201,6 +202,10 @@ def _part(token: re.Match[str], symbols: set[str], where: str) -> Part:
     text = token["word"] or token[0]
     if text in ("<eos>", "<unk>"):
         raise UserError(f"{where}: {text} cannot be a word: the model uses it itself")
+    if text == "''" == token[0] or ('"' in text and token["quote"] != "'"):
+        raise UserError(f'{where}: {token[0]} has quotes that do not match, or nothing in them; write "word"')
+    if not token["word"] and _ARROW.search(text):
+        raise UserError(f"{where}: a second arrow; put each rule on a line of its own, or quotes around a word {text}")
     if token["word"]:
         return Part(text, True)
     if (shape := _SYMBOL.fullmatch(text)) and (shape[1] in symbols or shape[2]):

@@ -1,14 +1,19 @@
 """The files of a treebank, in a folder or an archive, and their text."""
 
+import bz2
 import codecs
+import gzip
+import io
 import lzma
 import re
+import sys
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, BinaryIO, Literal, TextIO
 
 from onlstm.errors import UserError
 from onlstm.trees.tree import TreebankError
@@ -19,7 +24,10 @@ Split = Literal["all", "wsj10", "test", "valid"]
 _SECTIONS = {"test": "23", "valid": "22"}
 _WSJ_FILE = re.compile(r"wsj_(\d\d)\d\d\.[^/]*", re.IGNORECASE)
 _UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error)
-_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".xz", ".txz", ".bz2", ".tbz2")
+_ARCHIVES = {"zip", "tar", "tgz", "txz", "tbz2"}
+_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open, b"BZh": bz2.open}
+_PACKED_NAME = re.compile(r"\.(gz|xz|bz2)$", re.IGNORECASE)
+_STDIN = ("-", "/dev/stdin")
 _MOST_UNDECODED = 0.001  # of a file's characters; letters with accents are more, even in text that is mostly brackets
 
 
@@ -44,35 +52,68 @@ def decoded(name: str, data: bytes, profile: Profile, strict: bool) -> str:
 
 
 def _files(path: Path, choose: Callable[[Iterable[str]], list[str]]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of the chosen files in a folder or archive, or of the one file."""
+    """Yield the name and bytes of the chosen files in a folder or archive, or of the one file, unpacked."""
     try:
         if path.is_dir():
             for name in choose(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()):
-                yield name, (path / name).read_bytes()
-        elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                for name in choose(info.filename for info in archive.infolist() if not info.is_dir()):
-                    yield name, archive.read(name)
-        elif tarfile.is_tarfile(path):
-            with tarfile.open(path) as tar:
-                members = {member.name: member for member in tar if member.isfile()}
-                for name in choose(members):
-                    file = tar.extractfile(members[name])
-                    yield name, file.read() if file else b""
-        elif path.suffix.lower() in _ARCHIVES:
-            raise OSError("a damaged archive, or none")
-        else:
-            for name in choose([path.name]):
-                yield name, path.read_bytes()
+                yield name, _unpacked((path / name).read_bytes())
+            return
+        with _opened(path) as file:
+            for name, data in _members(file, path, choose):
+                yield name, _unpacked(data)
     except _UNREADABLE as error:
         raise UserError(f"cannot read the treebank {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _members(file: BinaryIO, path: Path, choose: Callable[[Iterable[str]], list[str]]) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and bytes of the chosen files in an archive, or of the one file that it is."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for name in choose(info.filename for info in archive.infolist() if not info.is_dir()):
+                yield name, archive.read(name)
+        return
+    file.seek(0)
+    is_tar = tarfile.is_tarfile(file)
+    file.seek(0)
+    if is_tar:
+        with tarfile.open(fileobj=file) as tar:
+            members = {member.name: member for member in tar if member.isfile()}
+            for name in choose(members):
+                inside = tar.extractfile(members[name])
+                yield name, inside.read() if inside else b""
+    elif _ARCHIVES.intersection(path.name.lower().split(".")[-2:]):
+        raise OSError("a damaged archive, or none")
+    else:
+        for name in choose(["standard input" if str(path) in _STDIN else path.name]):
+            yield name, file.read()
+
+
+def _opened(path: Path) -> BinaryIO:
+    pipe = str(path) in _STDIN or (path.exists() and not path.is_file())
+    return io.BytesIO(_piped(path, sys.stdin)) if pipe else path.open("rb")
+
+
+@lru_cache(maxsize=1)
+def _piped(path: Path, stdin: TextIO) -> bytes:
+    """Return all that comes through a pipe; it comes once, but is asked for again with another profile."""
+    return stdin.buffer.read() if str(path) in _STDIN else path.read_bytes()
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Return the bytes, decompressed if they are packed; that is told by the first of them, not by a name."""
+    for magic, unpack in _PACKED.items():
+        if data.startswith(magic):
+            with unpack(io.BytesIO(data)) as file:
+                return bytes(file.read())
+    return data
 
 
 def _of_profile(names: Iterable[str], profile: Profile) -> list[str]:
     """Return the names that match the first of the profile's patterns that any does, sorted; else all but READMEs."""
     seen = sorted(name for name in names if not any(part[:1] in "._" for part in PurePosixPath(name).parts))
     for pattern in profile.files:
-        if chosen := [name for name in seen if matcher((pattern.lower(),))(PurePosixPath(name).name.lower())]:
+        fits = matcher((pattern.lower(),))
+        if chosen := [name for name in seen if fits(_PACKED_NAME.sub("", PurePosixPath(name).name.lower()))]:
             return chosen
     return [name for name in seen if not PurePosixPath(name).name.lower().startswith("readme")]
 

@@ -1,0 +1,140 @@
+"""`onlstm logic` as a user types it: the table, keys of JSON, one line for a mistake."""
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
+
+import pytest
+
+import onlstm.cli.logic  # noqa: F401  (registers the command)
+from onlstm.cli import main
+
+COMMON = {"command", "version", "argv", "seed", "seconds"}
+ROW = {"seed", "epochs", "valid", "by_length", "n", "seconds_per_epoch"}
+QUICK = ["--pairs", "800", "--epochs", "1", "--threads", "1", "--model.hidden-size", "8", "--model.chunk-size", "2"]
+PAIRS = "<\t( p ( and q ) )\tq\n^\tp\t( not p )\n#\tp\tq\n"
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def logic(*args):
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["onlstm", "logic", *map(str, args)])
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("logic") / "run"
+    done = logic("--encoder", "onlstm", "lstm", "--seeds", 2, *QUICK, "--out", out, "--json")
+    assert done.code == 0, done.err
+    return out, done
+
+
+def test_keys_of_json(run):
+    out, done = run
+    found = json.loads(done.out)
+    assert set(found) >= COMMON | {"encoders", "published"}
+    assert list(found["encoders"]) == ["onlstm", "lstm", "majority"]
+    for rows in found["encoders"].values():
+        for row in rows:
+            assert set(row) >= ROW
+            assert list(row["by_length"]) == [str(n) for n in range(1, 13)]
+    assert [row["seed"] for row in found["encoders"]["onlstm"]] == [0, 1]
+    assert found["published"]["LSTM"]["12"] == 69
+    assert "epoch   1" in done.err
+    saved = json.loads((out / "result.json").read_text())
+    assert saved["kind"] == "logic"
+    assert saved["encoders"] == found["encoders"]
+    assert set(found["figure"]) == {str(path) for path in out.glob("logic.*")} >= {str(out / "logic.svg")}
+
+
+def test_the_table_marks_what_was_trained_on_and_what_is_published(run):
+    out, _ = run
+    done = logic("--resume", "--out", out)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    head = next(line for line in lines if line.startswith("operators"))
+    assert head.split() == ["operators", "seeds", "valid", *"123456", "|", *map(str, range(7, 13)), "s/epoch"]
+    place = head.index("|")
+    rows = {line.split("  ")[0]: line for line in lines if len(line) > place and line[place] == "|"}
+    assert set(rows) >= {"onlstm", "lstm", "majority", "ON-LSTM, published"}
+    assert rows["ON-LSTM, published"].split("|")[1].split() == ["91", "87", "85", "81", "78", "75"]
+    assert "onlstm, seed 0: done already" in done.out
+
+
+def test_evaluation_of_other_files_says_what_was_renamed(run, tmp_path):
+    out, _ = run
+    path = tmp_path / "other.tsv"
+    path.write_text(PAIRS)
+    done = logic("--eval", out, path, "--encoder", "onlstm")
+    assert done.code == 0, done.err
+    assert "Variables renamed: p is a, q is b" in done.out
+    assert "lstm-" not in done.out
+    found = json.loads(logic("--eval", out / "lstm-1", path, "--json").out)
+    assert set(found) >= COMMON | {"encoders", "files", "renamed", "wrong_labels"}
+    (row,) = found["encoders"]["lstm"]
+    assert (row["seed"], row["n"], row["counts"]["1"], row["by_length"]["12"]) == (1, 3, 2, None)
+    path.write_text("=\tp\tq\n")
+    assert "1 relations in the files are not those of the truth tables" in logic("--eval", out, path).out
+
+
+def test_prediction(run):
+    out, _ = run
+    found = json.loads(logic("--predict", out, "( a ( and b ) )", "( not c )", "--json").out)
+    assert set(found) >= COMMON | {"relation", "name", "probability", "truth"}
+    assert found["truth"] == "#"
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    done = logic("--predict", out, "( x ( and y ) )", "y")
+    assert "Variables renamed: x is a, y is b" in done.out
+    assert "truth tables: <  forward entailment" in done.out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--predict", "RUN", "( a ( and b )", "c"], "left formula, token 7 (character 14)"),
+        (["--predict", "RUN", "a", "( a b )"], "right formula, token 3"),
+        (["--predict", "RUN", "a"], "two formulas"),
+        (["--predict", "absent", "a", "b"], "absent: no such run folder"),
+        (["--predict", ".", "a", "b"], "not a run of `onlstm logic`"),
+        (["--eval", "RUN"], "name files"),
+        (["--eval", "RUN", "absent.tsv"], "absent.tsv"),
+        (["--eval", "RUN", "BAD"], "bad.tsv:1: "),
+        (["--eval", "RUN", "BAD", "--encoder", "tree-lstm"], "--encoder tree-lstm: RUN has only lstm, onlstm"),
+        (["--eval", "RUN", "--predict", "RUN"], "not both"),
+        (["( not a )"], "say `--eval RUN FILES`"),
+        (["--data", "absent", "--out", "NEW"], "absent"),
+        (["--encoder", "tree", "--out", "NEW"], "did you mean tree-lstm?"),
+        (["--model.size", "3", "--out", "NEW"], "model.size: no such setting"),
+        (["--train.epochs", "x", "--out", "NEW"], "train.epochs x: a whole number is needed"),
+        (["--modle.size", "3", "--out", "NEW"], "Unknown option: --modle"),
+        (["--seeds", "0", "--out", "NEW"], "--seeds 0: at least 1"),
+        (["--seed", "-1", "--out", "NEW"], "--seed -1: at least 0"),
+        (["--pairs", "12", "--out", "NEW"], "pairs to train on"),
+        (["--max-train-ops", "-1", "--out", "NEW"], "--max-train-ops -1: at least 1"),
+        (["--resume", "--out", "NEW"], "no such run folder"),
+        (["--encoder", "onlstm", "--out", "RUN", "--pairs", "800"], "there is a run already"),
+    ],
+)
+def test_mistakes_are_one_line(run, tmp_path, args, message):
+    out, _ = run
+    (tmp_path / "bad.tsv").write_text("( not a )\n" if "--encoder" not in args else PAIRS)
+    names = {"RUN": out, "NEW": tmp_path / "new", "BAD": tmp_path / "bad.tsv", ".": tmp_path}
+    done = logic(*(names.get(word, word) for word in args))
+    assert done.code == 2
+    assert done.err.startswith("onlstm: ")
+    assert done.err.count("\n") == 1
+    assert message.replace("RUN has", f"{out} has") in done.err
+    assert not (tmp_path / "new").exists()
