@@ -212,15 +212,14 @@ def test_anybodys_trees(tmp_path, bank):
     lines = words.read_text().splitlines()
     assert lines[0] == "The old cat paid 75.3 %"
     trees.write_text("".join(f"({line})\n" for line in lines))  # flat
-    found = json.loads(command(bank, "--trees", trees, "--json").stdout)
+    found = run(Request(runs=[], treebank=bank, trees=trees))
     row = next(row for row in found["rows"] if row["system"] == "trees")
     assert (row["f1"], row["recall"]) == (0, 0)
     assert found["headline"] is None
     spans = [{"words": line.split(), "spans": [[0, 2]]} for line in lines]
     trees.write_text("".join(json.dumps(each) + "\n" for each in spans))
-    row = next(
-        r for r in json.loads(command(bank, "--trees", trees, "--json").stdout)["rows"] if r["system"] == "trees"
-    )
+    found = run(Request(runs=[], treebank=bank, trees=trees))
+    row = next(row for row in found["rows"] if row["system"] == "trees")
     assert 0 < row["recall"] < 100
     assert math.isfinite(row["f1"])
 
