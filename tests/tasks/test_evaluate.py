@@ -206,7 +206,7 @@ def test_lstm_runs_parse_with_their_own_gates(tmp_path, bank):
         run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, gates="lstm"))
 
 
-def test_anybodys_trees(tmp_path, bank):
+def test_anybodys_trees(tmp_path, bank, monkeypatch, capsys):
     words, trees = tmp_path / "words.txt", tmp_path / "trees.txt"
     assert command(bank, "--words", words).returncode == 0
     lines = words.read_text().splitlines()
@@ -222,6 +222,12 @@ def test_anybodys_trees(tmp_path, bank):
     row = next(row for row in found["rows"] if row["system"] == "trees")
     assert 0 < row["recall"] < 100
     assert math.isfinite(row["f1"])
+    monkeypatch.setattr(sys, "argv", ["onlstm", "evaluate", str(bank), "--trees", str(trees), "--rule", "all"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main()
+    printed = capsys.readouterr()
+    assert "Rule punct is left out" in printed.err
+    assert [name for name in RULES if f"Rule {name}:" in printed.out] == [name for name in RULES if name != "punct"]
 
 
 def test_mistakes_get_one_line(tmp_path, bank, monkeypatch, capsys):

@@ -54,7 +54,10 @@ def evaluate(
     from onlstm.tasks import evaluate as task
     from onlstm.trees.metrics import RULES
 
-    names = [name for name in RULES if not (trees and RULES[name].punctuation)] if rule and "all" in rule else rule
+    names = list(RULES) if rule and "all" in rule else rule
+    if names and names != rule and trees:  # which hold words alone, or would have been asked about by name
+        names.remove("punct")
+        print("Rule punct is left out: trees with punctuation are scored by --rule punct alone.", file=sys.stderr)
     request = task.Request(
         runs=paths[:-1],
         treebank=paths[-1],
