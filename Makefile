@@ -4,12 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SHELL  := /bin/bash
+# What the model in the box parses at the end of the demo.
+ENGLISH := "The cat that the dogs chased was tired." "She said that the old house by the river had been sold." \
+	"Most of the people in the room knew him."
 
 .PHONY: demo test install check bench clean tools
 .DEFAULT_GOAL := install
 
 demo: $(STAMP)
 	@$(BIN)/onlstm demo
+	@if [ -d src/onlstm/models/en-small ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
 
 test: $(STAMP)
 	@$(BIN)/pytest -n 2 -m "not slow and not gpu"

@@ -11,7 +11,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +42,11 @@ class Padded(Recurrent):
         assert isinstance(self.rnn, ONLSTM)
         self.rnn.backend = "eager"
 
-    def forward(self, formulas: list[Tensor]) -> Tensor:
+    def forward(self, formulas: Sequence[Tensor]) -> Tensor:
         lengths = torch.tensor([len(ids) for ids in formulas])
-        output, _ = self.rnn(self.dropout(self.embedding(pad_sequence(formulas))))
-        return output[lengths - 1, torch.arange(len(formulas))]
+        output, _ = self.rnn(self.dropout(self.embedding(pad_sequence(list(formulas)))))
+        last: Tensor = output[lengths - 1, torch.arange(len(formulas))]
+        return last
 
 
 def straightforward(problems: Problems) -> tuple[Classifier, Callable[[np.ndarray], Batch], Callable[[], None]]:
@@ -121,7 +122,7 @@ def main() -> None:
     for name, (wall, cpu) in epoch.items():
         print(f"{name:16} {wall:6.0f} s an epoch of {whole:,} pairs, processor time {cpu:6.0f} s")
     print(
-        f"ON-LSTM {faster[0]:.1f} times as fast as the straightforward way (target {FASTER:g}), {faster[1]:.1f} by cpu"
+        f"ON-LSTM {faster[0]:.2f} times as fast as the straightforward way (target {FASTER:g}), {faster[1]:.2f} by cpu"
     )
     print(f"ON-LSTM takes {share[0]:.2f} of the LSTM's time (target {LSTM:g}), {share[1]:.2f} by cpu")
     found = {

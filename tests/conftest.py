@@ -1,4 +1,4 @@
-"""What all tests share: one thread a process, and the rule that a `data` test may not skip quietly."""
+"""What all tests share: one thread a process, the folder ../shared, and that a `data` test may not skip quietly."""
 
 from pathlib import Path
 
@@ -10,6 +10,14 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 def pytest_configure(config):
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """The folder of corpora and golden files, for tests with the mark `data`."""
+    if not SHARED.exists():
+        pytest.skip("no ../shared")
+    return SHARED
 
 
 @pytest.hookimpl(wrapper=True)

@@ -391,7 +391,6 @@ def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path, command)
     [
         ([], "draw: one thing to draw, or a run folder and a text, not 0"),
         (["(a (b c)"], 'the brackets:1: unclosed "("'),
-        (["the cat sat"], "the cat sat: neither brackets nor parses; for a text name a run first"),
         (["no-such-file"], 'no-such-file: no such file; brackets begin with "("'),
         (["(a b)", "(c d)"], "(a b) is not a run folder"),
         (["(a b)", "--gold", "(a b c)"], "the gold tree has 3 words, the other one 2"),

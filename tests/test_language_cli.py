@@ -248,7 +248,7 @@ def test_torchrun_trains_as_one_process(run, text, tmp_path):
         (["train", "--resume", "--out", "nowhere"], "nowhere: nothing to resume"),
         (["eval", "nowhere", "{text}"], "nowhere: no such model folder"),
         (["eval", "{text}", "{text}"], "{text}: not a model folder: no config.json"),
-        (["score", "{run}", "nowhere.txt"], "nowhere.txt: no such file or folder"),
+        (["score", "{run}", "nowhere.txt"], "nowhere.txt: no such file; check the name"),
         (["generate", "{run}", "--top-p", "2"], "top_p 2.0: "),
         (["generate", "{run}", "--threads", "0"], "--threads 0: at least 1 is needed"),
         (["convert", "{text}/test.txt", "--out", "x"], "{text}/test.txt: is not a file that torch.save wrote"),

@@ -163,13 +163,6 @@ def test_mistakes_are_one_line(run, args, message):
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("first", ["none", "The old cat saw a dog. " * 300])
-def test_the_first_argument_is_a_run(first):
-    done = parse(first, "a dog")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "is not a run folder" in done.err
-
-
 def test_bad_lines_are_skipped_and_counted(run, tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(BAD)

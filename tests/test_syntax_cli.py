@@ -1,57 +1,26 @@
-"""`onlstm syneval`, `blimp` and `agreement` as a user types them: tables, keys of JSON, one line for a mistake."""
+"""`onlstm syneval`, `blimp` and `agreement` as a user types them: tables, keys of JSON, results kept, mistakes."""
 
-import io
 import json
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from typing import NamedTuple
 
 import pytest
-import torch
 
-import onlstm.cli.syntax  # noqa: F401  (registers the commands)
-from onlstm.cli import main
-from onlstm.lm.model import LanguageModel, LMConfig
+from helpers import onlstm, random_model
 from onlstm.text.tokenizer import Tokenizer
 
 COMMON = {"command", "version", "argv", "seed", "seconds"}
 WORDS = ["the", "author", "authors", "pilot", "pilots", "laughs", "laugh", "is", "are", "tall", "old", "."]
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def onlstm_(*args):
-    """Run a command in this process, which has torch loaded already."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["onlstm", *map(str, args)])
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-    return Done(code, out.getvalue(), err.getvalue())
-
-
 def answer(*args):
-    done = onlstm_(*args)
+    done = onlstm(*args)
     assert done.code == 0, done.err
     return done.out
 
 
 def make(folder, words=WORDS, seed=0, **options):
-    torch.manual_seed(seed)
-    tokenizer = Tokenizer.of_words(words)
-    config = {"vocab_size": len(tokenizer), "embedding_size": 8, "hidden_size": 12, "num_layers": 2, "chunk_size": 4}
-    model = LanguageModel(LMConfig(**config | options), tokenizer)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.uniform_(-1.5, 1.5)
-    model.save(folder)
+    random_model(Tokenizer.of_words(words), spread=1.5, seed=seed, **options).save(folder)
     return folder
 
 
@@ -78,7 +47,7 @@ def data(tmp_path_factory):
 
 
 def test_syneval_table(runs, data, tmp_path):
-    done = onlstm_("syneval", runs[0], "--pairs", data / "pairs.tsv", "--scores", tmp_path / "scores.tsv")
+    done = onlstm("syneval", runs[0], "--pairs", data / "pairs.tsv", "--scores", tmp_path / "scores.tsv")
     assert done.code == 0
     assert done.err.startswith("onlstm: ")
     assert "pairs.tsv:4: 1 fields, but the header has 4" in done.err
@@ -94,16 +63,16 @@ def test_syneval_table(runs, data, tmp_path):
 
 
 def test_syneval_side_by_side(runs, data):
-    done = onlstm_("syneval", runs[0], "--compare", runs[1], "--pairs", data / "pairs.tsv")
+    done = onlstm("syneval", runs[0], "--compare", runs[1], "--pairs", data / "pairs.tsv")
     assert "1: " in done.out
-    assert "accuracy 1 accuracy 2 p pairs ties known on known 1 on known 2" in " ".join(done.out.split())
+    assert "accuracy 1 accuracy 2 p pairs ties known % on known 1 on known 2" in " ".join(done.out.split())
     assert "McNemar" in done.out
     (note,) = (line for line in done.out.splitlines() if "without it" in line)
     assert str(runs[1]) in note
     assert str(runs[0]) not in note
     few = make(runs[0].parent / "few", ["the", "author", "laugh"])
     out = answer("syneval", runs[0], "--compare", few, "--pairs", data / "pairs.tsv")
-    assert "pairs ties 1 ties 2 known 1 known 2 on known 1" in " ".join(out.split())
+    assert "pairs ties 1 ties 2 known % 1 known % 2 on known 1" in " ".join(out.split())
 
 
 def test_keys_of_json(runs, data):
@@ -116,30 +85,73 @@ def test_keys_of_json(runs, data):
     assert all({"row", "group", "only_first", "only_second", "p"} == test.keys() for test in found["tests"])
 
     found = json.loads(answer("blimp", runs[0], data, "--json"))
-    assert COMMON | {"paradigms", "phenomena", "mean", "run", "model", "reading", "unk_rate"} == found.keys()
+    assert COMMON | {"paradigms", "phenomena", "all", "mean", "run", "model", "reading", "unk_rate"} == found.keys()
     keys = {"uid", "phenomenon", "n", "correct", "ties", "accuracy"}
     assert all(keys | {"field", "scorable_pairs", "scorable_accuracy"} == each.keys() for each in found["paradigms"])
 
     found = json.loads(answer("agreement", runs[0], data, "--json"))
     assert COMMON | {"sets", "run", "model", "unk_rate"} == found.keys()
     keys = {"name", "n", "correct", "ties", "scorable"}
-    assert all(keys | {"accuracy", "scorable_accuracy", "parts"} == each.keys() for each in found["sets"])
+    keys |= {"accuracy", "scorable_accuracy", "part"}
+    assert all(keys | {"parts"} == each.keys() for each in found["sets"])
+    assert all(keys == part.keys() for each in found["sets"] for part in each["parts"])
+
+
+def test_a_second_run_has_the_same_keys_and_is_tested(runs, data):
+    for command, tested in (("blimp", {"uid", "phenomenon"}), ("agreement", {"name", "part"})):
+        found = json.loads(answer(command, runs[0], data, "--compare", runs[1], "--json"))
+        assert found.keys() == COMMON | found["compare"].keys() | {"compare", "tests"}
+        assert all(tested | {"only_first", "only_second", "p"} <= test.keys() for test in found["tests"])
+        out = answer(command, runs[0], data, "--compare", runs[1])
+        assert f"1: {runs[0]}, ON-LSTM 8→12→8\n2: {runs[1]}, LSTM 8→12→8\n" in out
+        assert "accuracy 1 accuracy 2 p pairs ties" in " ".join(out.split())
+        assert " % and " in out
+        assert "McNemar" in out
+
+
+def test_what_is_kept_becomes_a_page(runs, data, tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    asked = {"syneval": ["--pairs", data / "pairs.tsv"], "blimp": [data], "agreement": [data]}
+    for command, more in asked.items():
+        done = onlstm(command, runs[0], *more, "--compare", runs[1], "--out", results / f"{command}.json")
+        assert done.out.endswith(f"; result in {results / command}.json\n")
+        kept = json.loads((results / f"{command}.json").read_text())
+        assert kept["kind"] == kept["name"] == command
+        assert kept["command"].startswith(f"onlstm {command} {runs[0]} ")
+        assert [run["rnn"] for run in kept["runs"]] == ["onlstm", "lstm"]
+        found = json.loads(answer(command, runs[0], *more, "--compare", runs[1], "--json"))
+        assert {key: kept[key] for key in found.keys() & kept.keys() - {"command", "seconds"}} == {
+            key: found[key] for key in found.keys() & kept.keys() - {"command", "seconds"}
+        }
+    assert [path.name for path in results.iterdir() if path.name.startswith(".")] == []
+    answer("report", results, "--out", tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    titles = [line for line in page.splitlines() if line.startswith("## ")]
+    assert titles == ["## Targeted syntactic evaluation", "## BLiMP", "## Number agreement"]
+    assert "| short-term | Subject-verb agreement | Simple " in page
+    assert "Mean over 1 of 67 paradigms: ON-LSTM " in page
+    assert "without it: LSTM." in page  # the period
+    alone = results / "agreement.json"
+    answer("agreement", runs[1], data, "--out", alone)
+    answer("report", results, "--out", tmp_path / "page.md")
+    assert "| set | part         | accuracy | pairs |" in (tmp_path / "page.md").read_text()
 
 
 def test_blimp_table(runs, data):
-    done = onlstm_("blimp", runs[0], data)
+    done = onlstm("blimp", runs[0], data)
     assert done.code == 0
     assert "Mean over 1 of 67 paradigms: " in done.out
     assert done.out.index("agreement") < done.out.index("  mine")
     assert done.err.count("broken JSON; left out") == 5 + 1  # five are named, then all are counted
     assert "7 lines in all: broken JSON" in done.err
-    assert "mine.jsonl:16: no sentence_bad" in done.err
+    assert "mine.jsonl:16: no text in sentence_bad" in done.err
     assert "--reading words" not in done.out
     assert "--reading words" in answer("blimp", runs[1], data)
 
 
 def test_agreement_table(runs, data):
-    done = onlstm_("agreement", runs[0], data / "g.text")
+    done = onlstm("agreement", runs[0], data / "g.text")
     assert done.code == 0
     assert "g.gold:2: 2 columns" in done.err
     assert "0 attractors" in done.out
@@ -168,8 +180,11 @@ def test_mistakes_are_one_line(runs, data, tmp_path):
         ("agreement", runs[0], tmp_path / "bad.zip"),
         ("agreement", runs[0], tmp_path / "empty"),
         ("agreement", runs[0], data, "--scores", tmp_path / "none" / "x.tsv"),
+        ("agreement", runs[0], data, "--out", tmp_path / "none" / "x.json"),
+        ("blimp", runs[0], data, "--out", tmp_path),
+        ("blimp", runs[0], data, "--compare", tmp_path),
     ):
-        done = onlstm_(*args)
+        done = onlstm(*args)
         assert (done.code, done.out) == (2, ""), args
         assert done.err.splitlines()[-1].startswith("onlstm: "), args
         assert len(done.err.splitlines()) == 1 or args[-1] == data / "pairs.tsv", done.err

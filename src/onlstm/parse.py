@@ -112,7 +112,7 @@ class Parser:
 
     @classmethod
     def load(cls, run: str | Path, **options: Any) -> "Parser":
-        """Return a parser with the model of a run folder; the options are those of `Parser`."""
+        """Return a parser with the model of a run folder, or "en-small"; the options are those of `Parser`."""
         return cls(LanguageModel.load(run), **options)
 
     @overload

@@ -9,10 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
-
 from onlstm.errors import UserError
-from onlstm.settings import at_least, build, nearest, typed
+from onlstm.settings import at_least, build, from_yaml, nearest, typed
 
 if TYPE_CHECKING:
     from onlstm.lm.model import LMConfig
@@ -93,11 +91,7 @@ def read(name: str) -> dict[str, Any]:
         text = (resources.files("onlstm") / "recipes" / f"{name}.yaml").read_text()
     else:
         raise UserError(f"--recipe {name}: no such recipe; {nearest(name, names())}")
-    try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        raise UserError(f"{name}.yaml:{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    found = from_yaml(text, f"{name}.yaml")
     if not isinstance(found, dict):
         raise UserError(f"{name}.yaml: a recipe has the keys text, model and train")
     return {"name": name, **found}

@@ -28,6 +28,15 @@ def build(kind: type[T], values: Any, prefix: str) -> T:
     return kind(**checked)
 
 
+def from_yaml(text: str, file: str, loader: Any = yaml.SafeLoader) -> Any:
+    """Return what a YAML text holds, or a `UserError` that names the line of `file` that is wrong."""
+    try:
+        return yaml.load(text, loader)
+    except yaml.YAMLError as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
+        raise UserError(f"{file}:{line}: not YAML: {getattr(error, 'problem', error)}") from None
+
+
 def nearest(name: str, known: Collection[str], prefix: str = "") -> str:
     """Return a hint at the known name that is most like `name`, or at all of them."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

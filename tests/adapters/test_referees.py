@@ -1,4 +1,4 @@
-"""Independent referees: minicons and lm-eval score BLiMP sentences through the adapter as we do ourselves.
+"""Independent referees: minicons and lm-eval score BLiMP sentences through the adapter as `onlstm blimp` does.
 
 They bring their own reading of a tokenizer, padding, batches and sums. A tie is right for lm-eval and wrong for us, so
 what is compared is how often the good sentence is more, as and less likely. The model is random, of float64: then a
@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from onlstm.lm.model import LanguageModel, LMConfig
+from helpers import onlstm, random_model
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
 from onlstm.text.tokenizer import Tokenizer
 
@@ -53,24 +54,21 @@ def pairs():
     with zipfile.ZipFile(BLIMP) as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(".jsonl"))
         lines = [line for name in names[::7] for line in archive.read(name).decode().splitlines()[:100]]
-    rows = [json.loads(line) for line in lines]
-    return [(row["sentence_good"], row["sentence_bad"]) for row in rows]
+    return [json.loads(line) for line in lines]
+
+
+def sentences(pairs):
+    return [pair[name] for pair in pairs for name in ("sentence_good", "sentence_bad")]
 
 
 @pytest.fixture(scope="module", params=["onlstm", "lstm"])
 def run(request, pairs, tmp_path_factory):
     """The folder of a random model that knows the commonest words of the pairs."""
     profile = {"onlstm": "ptb-en", "lstm": "generic"}[request.param]
-    tokenizer = Tokenizer.train(profile, [text for pair in pairs for text in pair], size=200)
-    torch.manual_seed(0)
-    model = LanguageModel(
-        LMConfig(vocab_size=200, rnn=request.param, embedding_size=24, hidden_size=40, chunk_size=8), tokenizer
-    )
-    with torch.no_grad():
-        for p in model.parameters():
-            p.uniform_(-0.7, 0.7)
+    tokenizer = Tokenizer.train(profile, sentences(pairs), size=200)
+    options = {"embedding_size": 24, "hidden_size": 40, "num_layers": 3, "chunk_size": 8}
     folder = tmp_path_factory.mktemp("run")
-    model.double().save(folder)
+    random_model(tokenizer, torch.float64, rnn=request.param, **options).save(folder)
     return folder
 
 
@@ -82,13 +80,24 @@ def counts(log_p):
 
 @pytest.fixture(scope="module")
 def texts(pairs):
-    return [text for pair in pairs for text in pair]
+    return sentences(pairs)
 
 
 @pytest.fixture(scope="module")
-def ours(run, texts):
-    log_p = [-found.total for found in score(LanguageModel.load(run), texts)]
-    assert min(counts(log_p)) > 10  # all three kinds are there to be compared
+def ours(run, pairs, texts, tmp_path_factory):
+    """What `onlstm blimp --scores` writes; it is what `onlstm.lm.score` says, and what the command counts."""
+    folder = tmp_path_factory.mktemp("blimp")
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    asked = [run, folder / "pairs.jsonl", "--scores", folder / "scores.jsonl", "--out", folder / "out.json"]
+    assert onlstm("blimp", *asked, "--threads", 1).code == 0
+    records = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
+    assert [record[name] for record in records for name in ("good", "bad")] == texts
+    log_p = [record[name] for record in records for name in ("score_good", "score_bad")]
+    assert log_p == pytest.approx([-found.total for found in score(LanguageModel.load(run), texts)], abs=1e-6)
+    more, equal, less = counts(log_p)
+    assert min(more, equal, less) > 10  # all three kinds are there to be compared
+    whole = json.loads((folder / "out.json").read_text())["all"]
+    assert (whole["n"], whole["correct"], whole["ties"]) == (len(pairs), more, equal)
     return log_p
 
 
@@ -110,7 +119,8 @@ def test_lm_eval_agrees(run, texts, ours):
 
 
 def test_lm_evals_accuracy_on_a_task_of_pairs_counts_ties_as_right(run, pairs, ours, tmp_path):
-    lines = [json.dumps({"sentence_good": good, "sentence_bad": bad}) for good, bad in pairs]
+    names = ("sentence_good", "sentence_bad")
+    lines = [json.dumps({name: pair[name] for name in names}) for pair in pairs]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
     (tmp_path / "pairs.yaml").write_text(TASK.format(folder=tmp_path))
     hf.export(run, tmp_path / "out")

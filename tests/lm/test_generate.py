@@ -1,27 +1,19 @@
 """Generated text: greedy against whole passes, sampling against the distribution, options against their meaning."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
+from helpers import random_model
 from onlstm.errors import UserError
 from onlstm.lm.generate import _choose, generate
-from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.text.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.of_words(list("abcdef"))
 UNK, EOS = TOKENIZER.unk_id, TOKENIZER.eos_id
-
-
-def model(**options):
-    torch.manual_seed(3)
-    config = {"vocab_size": len(TOKENIZER), "embedding_size": 6, "hidden_size": 12, "num_layers": 2, "chunk_size": 3}
-    made = LanguageModel(LMConfig(**config | options), TOKENIZER).double()
-    with torch.no_grad():
-        for p in made.parameters():
-            p.uniform_(-3, 3)
-    return made.eval()
+model = partial(random_model, TOKENIZER, torch.float64, spread=3, seed=3, embedding_size=6, chunk_size=3)
 
 
 def next_probabilities(model, words):

@@ -2,12 +2,14 @@
 
 import copy
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from helpers import random_model
 from onlstm.errors import UserError
 from onlstm.lm import dynamic, pointer
 from onlstm.lm.dynamic import evaluate_dynamic, tune_dynamic
@@ -20,16 +22,7 @@ TOKENIZER = Tokenizer.of_words([f"w{k}" for k in range(38)])
 EOS = TOKENIZER.eos_id
 STREAM = np.random.default_rng(0).integers(0, 12, 75).astype(np.uint16)
 KINDS = [{}, {"rnn": "lstm"}, {"mos": 2}, {"softmax": "adaptive", "tied": False}, {"weight_dropout_scale": "inverted"}]
-
-
-def model(**options):
-    torch.manual_seed(0)
-    config = {"vocab_size": len(TOKENIZER), "embedding_size": 8, "hidden_size": 12, "num_layers": 2, "chunk_size": 4}
-    made = LanguageModel(LMConfig(**config | options), TOKENIZER).double()
-    with torch.no_grad():
-        for p in made.parameters():
-            p.uniform_(-0.7, 0.7)
-    return made.eval()
+model = partial(random_model, TOKENIZER, torch.float64)
 
 
 def cached_plainly(model, ids, theta, lam, size):

@@ -1,6 +1,7 @@
 """Scores over a trie: against a plain loop, whatever the slices; every distinct prefix is run once."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -8,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import random_model
 from onlstm.errors import UserError
-from onlstm.lm import prefixes
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm import prefixes, softmax
 from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.text.tokenizer import Tokenizer
 
@@ -22,16 +23,7 @@ KINDS = {
     "mos": {"mos": 3},
     "adaptive": {"softmax": "adaptive", "tied": False},
 }
-
-
-def model(dtype=torch.float32, spread=0.7, **options):
-    torch.manual_seed(0)
-    config = {"vocab_size": len(TOKENIZER), "embedding_size": 8, "hidden_size": 12, "num_layers": 2, "chunk_size": 4}
-    made = LanguageModel(LMConfig(**config | options), TOKENIZER).to(dtype)
-    with torch.no_grad():
-        for p in made.parameters():
-            p.uniform_(-spread, spread)
-    return made.eval()
+model = partial(random_model, TOKENIZER)
 
 
 @torch.no_grad()
@@ -51,7 +43,7 @@ corpora = st.lists(words, max_size=25)  # five words: many common beginnings, ma
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_the_plain_loop(kind, dtype, error, monkeypatch):
     monkeypatch.setattr(prefixes, "_TILE", 7)  # does not divide the vocabulary
-    monkeypatch.setattr(prefixes, "_LOGITS_AT_ONCE", 70)
+    monkeypatch.setattr(softmax, "_LOGITS_AT_ONCE", 70)
     exact = model(dtype, **KINDS[kind])
     draw = torch.Generator().manual_seed(1)
     sentences = [torch.randint(30, (n % 9,), generator=draw).tolist() for n in range(60)]

@@ -1,6 +1,7 @@
 """Scores of sentences and streams: against a plain loop, whatever the batch, the window or the model's mode."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import random_model
 from onlstm.errors import UserError
 from onlstm.lm import score as scoring
-from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.lm.score import SentenceScore, evaluate, score, score_each
 from onlstm.text.tokenizer import Tokenizer
 
@@ -23,16 +24,7 @@ KINDS = {
     "adaptive": {"softmax": "adaptive", "tied": False},
     "inverted": {"weight_dropout_scale": "inverted"},
 }
-
-
-def model(dtype=torch.float32, **options):
-    torch.manual_seed(0)
-    config = {"vocab_size": len(TOKENIZER), "embedding_size": 8, "hidden_size": 12, "num_layers": 2, "chunk_size": 4}
-    made = LanguageModel(LMConfig(**config | options), TOKENIZER).to(dtype)
-    with torch.no_grad():
-        for p in made.parameters():
-            p.uniform_(-0.7, 0.7)  # far from uniform predictions
-    return made.eval()
+model = partial(random_model, TOKENIZER)
 
 
 def plainly(model, ids):

@@ -3,15 +3,12 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
+from helpers import onlstm, random_model
 from onlstm import report
-from onlstm.cli import main
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.parse import Parser
@@ -43,30 +40,14 @@ def bank(tmp_path):
     return path
 
 
-def make_run(folder: Path, seed=0, rnn="onlstm", scale=1.5, **options):
-    """A run folder with random weights; with scale 0 its distances are all the same."""
+def make_run(folder: Path, seed=0, rnn="onlstm", spread=2.25, **options):
+    """A run folder with random weights; with spread 0 its distances are all the same."""
     (folder.parent / "train.txt").write_text(TRAINING)
     (folder.parent / "valid.txt").write_text("the cat slept\n")
     words = Tokenizer.of_words(["N", "$", "the", "old", "cat", "paid", "dog", "dogs", "saw", "slept", "on", "mat"])
     corpus.prepare([folder.parent / "train.txt", folder.parent / "valid.txt"], folder / "corpus", tokenizer=words)
-    torch.manual_seed(seed)
-    config = LMConfig(vocab_size=len(words), embedding_size=8, hidden_size=12, chunk_size=2, rnn=rnn, **options)
-    model = LanguageModel(config, words)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.uniform_(-1.5, 1.5).mul_(scale)
-    model.save(folder)
+    random_model(words, seed=seed, spread=spread, rnn=rnn, num_layers=3, chunk_size=2, **options).save(folder)
     return folder
-
-
-def command(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "onlstm", "evaluate", *map(str, arguments), "--threads", "1"],
-        capture_output=True,
-        text=True,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
 
 
 def test_aligned_reads_numbers_and_signs_but_scores_words(tmp_path, bank):
@@ -101,9 +82,9 @@ def test_overlap_counts_exact_lines(tmp_path, bank):
 
 def test_json_keys_and_values(tmp_path, bank):
     folder = make_run(tmp_path / "run", parse_layer=3)
-    done = command(folder, bank, "--json", "--rule", "all")
-    found = json.loads(done.stdout)
-    assert done.returncode == 0
+    done = onlstm("evaluate", folder, bank, "--json", "--rule", "all")
+    found = json.loads(done.out)
+    assert done.code == 0
     assert {"command", "version", "argv", "seed", "seconds", "treebank", "mapping", "rows"} <= found.keys()
     assert found["treebank"].items() >= {"profile": "ptb", "split": "all", "sentences": 4, "seen_share": 25.0}.items()
     assert found["treebank"]["skipped"] == {"markup only": 1}
@@ -189,11 +170,9 @@ def test_the_headline_can_be_chosen_on_other_files(tmp_path, bank):
 
 
 def test_a_dead_model_is_not_taken_for_a_parser(tmp_path, bank):
-    done = command(make_run(tmp_path / "run", scale=0), bank)
-    assert (
-        "Beware: 5 % or more of the distances of onlstm layer 1, onlstm layer 2, onlstm layer 3 are tied" in done.stdout
-    )
-    line = next(line for line in done.stdout.splitlines() if line.startswith("onlstm  "))
+    done = onlstm("evaluate", make_run(tmp_path / "run", spread=0), bank)
+    assert "Beware: 5 % or more of the distances of onlstm layer 1, onlstm layer 2, onlstm layer 3 are tied" in done.out
+    line = next(line for line in done.out.splitlines() if line.startswith("onlstm  "))
     assert line.split()[-2:] == ["100.0%", "100.0"]
 
 
@@ -206,9 +185,9 @@ def test_lstm_runs_parse_with_their_own_gates(tmp_path, bank):
         run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, gates="lstm"))
 
 
-def test_anybodys_trees(tmp_path, bank, monkeypatch, capsys):
+def test_anybodys_trees(tmp_path, bank):
     words, trees = tmp_path / "words.txt", tmp_path / "trees.txt"
-    assert command(bank, "--words", words).returncode == 0
+    assert onlstm("evaluate", bank, "--words", words).code == 0
     lines = words.read_text().splitlines()
     assert lines[0] == "The old cat paid 75.3 %"
     trees.write_text("".join(f"({line})\n" for line in lines))  # flat
@@ -222,15 +201,13 @@ def test_anybodys_trees(tmp_path, bank, monkeypatch, capsys):
     row = next(row for row in found["rows"] if row["system"] == "trees")
     assert 0 < row["recall"] < 100
     assert math.isfinite(row["f1"])
-    monkeypatch.setattr(sys, "argv", ["onlstm", "evaluate", str(bank), "--trees", str(trees), "--rule", "all"])
-    with pytest.raises(SystemExit, match=r"^0$"):
-        main()
-    printed = capsys.readouterr()
+    printed = onlstm("evaluate", bank, "--trees", trees, "--rule", "all")
+    assert printed.code == 0
     assert "Rule punct is left out" in printed.err
     assert [name for name in RULES if f"Rule {name}:" in printed.out] == [name for name in RULES if name != "punct"]
 
 
-def test_mistakes_get_one_line(tmp_path, bank, monkeypatch, capsys):
+def test_mistakes_get_one_line(tmp_path, bank):
     folder = make_run(tmp_path / "run")
     short = tmp_path / "short.txt"
     short.write_text("(a b)\n")
@@ -257,12 +234,9 @@ def test_mistakes_get_one_line(tmp_path, bank, monkeypatch, capsys):
         ([bank, "--trees", wrong], "tree 1 has 2 words, but the sentence at bank.mrg:2 has 6"),
         ([bank, "--trees", broken], "broken.jsonl:2: not a line of"),
     ):
-        monkeypatch.setattr(sys, "argv", ["onlstm", "evaluate", *map(str, arguments)])
-        with pytest.raises(SystemExit, match=r"^2$"):
-            main()
-        printed = capsys.readouterr()
+        printed = onlstm("evaluate", *arguments)
         assert message in printed.err.splitlines()[-1]
-        assert printed.out == ""
+        assert (printed.code, printed.out) == (2, "")
 
 
 def test_the_result_is_kept_for_the_page(tmp_path, bank):
@@ -271,8 +245,8 @@ def test_the_result_is_kept_for_the_page(tmp_path, bank):
         json.dumps({"name": "small", "numbers": {"test_perplexity": 12.5, "epochs": 3}})
     )
     out.parent.mkdir()
-    done = command(folder, bank, "--rule", "all", "--out", out, "--json")
-    found, kept = json.loads(done.stdout), json.loads(out.read_text())
+    done = onlstm("evaluate", folder, bank, "--rule", "all", "--out", out, "--json")
+    found, kept = json.loads(done.out), json.loads(out.read_text())
     assert list(out.parent.iterdir()) == [out]
     assert (kept["kind"], kept["name"], kept["threads"], kept["seed"]) == ("parsing", "bank", 1, None)
     assert kept["command"].startswith(f"onlstm evaluate {folder} {bank} --rule all")

@@ -1,21 +1,18 @@
 """What inspect counts, against the plain definitions; and its warnings, on layers that are made sick in known ways."""
 
-import io
 import json
 import math
 import random
-import sys
-from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
 
-import onlstm.cli.inspection  # noqa: F401  (registers the command)
-from onlstm.cli import main
+from helpers import onlstm, random_model
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.parse import Parser
 from onlstm.tasks import inspection
 from onlstm.tasks.inspection import BINS, inspect
@@ -27,18 +24,7 @@ from onlstm.trees.metrics import score, tied
 WORDS = ["the", "a", "cat", "dog", "saw", "slept", "that", "old", "'s", "N"]
 CHOOSE = random.Random(1)
 LINES = [" ".join(CHOOSE.choices(WORDS, k=n)) for n in (5, 1, 12, 2, 3, 30, 8, 8, 4)] + ["", "  "]
-
-
-def model(scale=1.5, **options):
-    """A model in float64 whose distances are far from each other."""
-    torch.manual_seed(0)
-    tokenizer = Tokenizer.of_words(WORDS)
-    config = {"vocab_size": len(tokenizer), "embedding_size": 8, "hidden_size": 12, "chunk_size": 2}
-    made = LanguageModel(LMConfig(**config | options), tokenizer).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.uniform_(-scale, scale)
-    return made.eval()
+model = partial(random_model, Tokenizer.of_words(WORDS), torch.float64, spread=1.5, num_layers=3, chunk_size=2)
 
 
 def forget_rows(layer):
@@ -184,7 +170,7 @@ def test_a_layer_that_jumps_from_end_to_end_is_saturated_but_not_flat():
 
 
 def test_weights_near_their_start_make_flat_layers_without_ties():
-    for spread in inspect(model(scale=0.05), LINES).spreads:
+    for spread in inspect(model(spread=0.05), LINES).spreads:
         assert "flat" in spread.problems
         assert not {"tied", "saturated"} & set(spread.problems)
 
@@ -207,7 +193,7 @@ def test_distances_that_only_fall_are_one_way():
 
 
 def test_a_short_sentence_is_no_reason_to_condemn_a_layer():
-    found = inspect(model(scale=0.05), ["the old cat"])
+    found = inspect(model(spread=0.05), ["the old cat"])
     assert all(spread.problems == () for spread in found.spreads)
     assert one(inspect(model(), ["cat", "a dog"]), 1).inner == 0
     assert all(math.isnan(f1) for f1 in one(inspect(model(), ["cat", "a dog"]), 1).right.values())
@@ -274,17 +260,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-def command(*args, input=""):
-    """Run `onlstm inspect` in this process; return exit code, stdout and stderr."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["onlstm", "inspect", *map(str, args)])
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode())))
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-    return code, out.getvalue(), err.getvalue()
+command = partial(onlstm, "inspect")
 
 
 def test_the_command_reads_a_file_a_pipe_or_a_sentence(runs):

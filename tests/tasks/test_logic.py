@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
-from onlstm.tasks.logic import classifier, evaluation, experiment, figure, formulas
+from onlstm.lm import store
+from onlstm.tasks.logic import classifier, encoders, evaluation, experiment, figure, formulas
 from onlstm.tasks.logic.classifier import Classifier, Problems
 from onlstm.tasks.logic.data import Data, Source, majority
 from onlstm.tasks.logic.encoders import ENCODERS, ModelConfig, build
@@ -61,18 +62,73 @@ def test_batches_give_what_single_pairs_give(encoder, more):
     assert together.std(0).min() > 1e-3, "all logits alike prove nothing"
 
 
-@pytest.mark.parametrize("encoder", ["onlstm", "lstm"])
-def test_the_last_state_is_that_of_the_layer_alone(encoder):
-    made = build(ModelConfig(encoder=encoder, **SMALL)).double().eval()
-    texts = sorted({pair.left for pair in PAIRS}, key=lambda text: -len(text.split()))
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"encoder": "onlstm"},
+        {"encoder": "onlstm", "num_layers": 3, "free_last_chunk": True},
+        {"encoder": "lstm"},
+        {"encoder": "lstm", "hidden_size": 7, "num_layers": 2},
+    ],
+)
+def test_states_and_gradients_are_those_of_the_layer_alone(config):
+    """The oracles know nothing of packed rows, shared beginnings or open master gates: `nn.LSTM`, the eager cell."""
+    made = build(ModelConfig(**SMALL | config)).double().eval()
+    texts = sorted({pair.left for pair in PAIRS[::6]}, key=lambda text: -len(text.split()))
+    weights = torch.randn(len(texts), made.size, dtype=torch.float64)
+
+    def gradients(states):
+        made.zero_grad()
+        (states * weights).sum().backward()
+        return [p.grad for p in made.parameters()]
+
     found = made([ids(text) for text in texts])
-    for text, state in zip(texts, found, strict=True):
-        output, _ = made.rnn(made.embedding(ids(text))[:, None])
-        assert (output[-1, 0] - state).abs().max() < 1e-12
+    shared = gradients(found)
+    made.rnn.backend = "eager"
+    alone = torch.stack([made.rnn(made.embedding(ids(text))[:, None])[0][-1, 0] for text in texts])
+    torch.testing.assert_close(found, alone, rtol=0, atol=1e-12)
+    torch.testing.assert_close(shared, gradients(alone), rtol=1e-9, atol=1e-10)
 
 
-def test_gradients_of_a_batch_are_the_mean_of_those_of_its_pairs():
-    made, problems = model("onlstm"), Problems.of(PAIRS)
+def test_an_lstm_of_the_papers_size_is_torchs_in_single_precision():
+    made = build(ModelConfig(encoder="lstm")).eval()
+    texts = ["( ( not a ) ( or ( b ( and ( not c ) ) ) ) )", "( not a )", "f"]
+    found = made([ids(text) for text in texts])
+    alone = torch.stack([made.rnn(made.embedding(ids(text)))[0][-1] for text in texts])
+    torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-6)
+
+
+def test_a_pass_has_one_drop_connect_mask():
+    made = build(ModelConfig(**SMALL, dropout=0.0, weight_dropout=0.5))
+    words = ids("( ( not a ) ( or ( b ( and ( not c ) ) ) ) )")
+    torch.manual_seed(3)
+    found = made([words])[0]
+    torch.manual_seed(3)
+    torch.testing.assert_close(found, made.rnn(made.embedding(words))[0][-1])
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([pair.left for pair in PAIRS]), min_size=1, unique=True))
+def test_parts_hold_every_formula_and_equal_beginnings_once(texts):
+    texts = [text.split() for text in sorted(texts, key=lambda text: -len(text.split()))]
+    parts, places = encoders._parts([ids(" ".join(text)) for text in texts])
+    ends = []
+    before = [[]]
+    for part in parts:
+        before = [list(before[k]) for k in part.parents]
+        tokens = iter(part.tokens.tolist())
+        for size in part.sizes.tolist():
+            for text in before[:size]:
+                text.append(VOCABULARY[next(tokens)])
+        assert next(tokens, None) is None
+        ends += before
+    assert [ends[k] for k in places] == texts
+    assert len({tuple(text) for text in ends}) == len(ends)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_gradients_of_a_batch_are_the_mean_of_those_of_its_pairs(encoder):
+    made, problems = model(encoder), Problems.of(PAIRS)
 
     def gradients(batches):
         made.zero_grad()
@@ -110,6 +166,25 @@ def test_the_tree_lstm_is_the_recursive_one(rows):
     assert (found - expected).abs().max() < 1e-12
 
 
+def test_dropout_is_torchs_in_distribution():
+    ours, x = encoders.Dropout(0.2), torch.rand(400, 500) + 1
+    torch.manual_seed(0)
+    found = ours(x)
+    assert (found == 0).double().mean() == pytest.approx(0.2, abs=0.005)
+    torch.testing.assert_close(found[found > 0], (x / 0.8)[found > 0])
+    assert ours(x).eq(found).float().mean() < 0.8, "a new mask each time"
+    assert torch.equal(ours.eval()(x), x)
+    assert torch.equal(encoders.Dropout(0.0)(x), x)
+
+
+def test_equal_nodes_of_trees_are_one_but_not_within_a_formula():
+    levels, roots = encoders._levels([ids(text) for text in ("( a ( and a ) )", "( a ( and b ) )", "( a ( and a ) )")])
+    assert [len(level.inner) for level in levels] == [2, 2, 0]
+    assert [[VOCABULARY[token] for token, _ in level.leaves] for level in levels] == [[], ["a"], ["and", "a", "b"]]
+    assert [nth for level in levels for _, nth in level.leaves] == [0, 0, 1, 0]
+    assert roots == [0, 1, 0]
+
+
 def test_formulas_are_encoded_once_and_longest_first():
     pairs = [Pair("#", "a", "( not b )"), Pair("#", "( not b )", "a"), Pair("=", "a", "a")]
     batch = Problems.of(pairs).batch(np.array([2, 0, 1]))
@@ -132,7 +207,7 @@ def ending(folder):
         record.pop("seconds")
     content = checkpoint.load(folder)
     state = [value for each in content["optimizer"]["state"].values() for value in each.values()]
-    return (folder / classifier.WEIGHTS).read_bytes(), log, [*content["model"].values(), *state, content["random"]]
+    return (folder / store.WEIGHTS).read_bytes(), log, [*content["model"].values(), *state, content["random"]]
 
 
 @pytest.mark.parametrize("encoder", ["onlstm", "tree-lstm"])
@@ -180,6 +255,12 @@ def test_decaying_schedules_end_near_zero(tmp_path, schedule):
     assert rates[-2] < 0.05 * max(rates)
 
 
+SETTINGS = {
+    "model": {"hidden_size": 40, "embedding_size": 16, "dropout": 0.0},
+    "train": {"epochs": 10, "batch_size": 16, "lr": 1e-2, "schedule": "one-cycle"},
+}
+
+
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory):
     """A run on all pairs of the short formulas over two variables, to be learnt by heart."""
@@ -196,10 +277,8 @@ def learnt(tmp_path_factory):
             encoders=["onlstm", "tree-lstm"],
             seeds=[0, 1],
             source={"path": str(folder), "max_train_ops": 2},
-            settings={
-                "model": {"hidden_size": 40, "embedding_size": 16, "dropout": 0.0},
-                "train": {"epochs": 10, "batch_size": 16, "lr": 1e-2, "schedule": "one-cycle"},
-            },
+            settings=SETTINGS,
+            command="onlstm logic …",
         )
     )
     return out, found
@@ -216,6 +295,8 @@ def test_small_runs_learn(learnt):
             assert row["by_length"]["1"] > 80
             assert row["by_length"]["2"] is None
             assert row["n"] == common["n"] == row["counts"]["1"]
+            assert row["command"] == "onlstm logic …"
+            assert row["settings"] == {**SETTINGS["model"], **SETTINGS["train"]}
 
 
 def test_the_majority_is_that_of_the_training_pairs():
@@ -248,6 +329,7 @@ def test_a_signal_ends_it_and_resume_comes_to_the_same_end(tmp_path):
         "seeds": [3],
         "source": {"pairs": 500},
         "settings": {"model": {"hidden_size": 8}, "train": {"epochs": 2, "batch_size": 8}},
+        "command": "onlstm logic …",
     }
 
     def interrupt(record):
@@ -258,7 +340,8 @@ def test_a_signal_ends_it_and_resume_comes_to_the_same_end(tmp_path):
     ended = experiment.run(experiment.Request(out=tmp_path / "cut", **options), listeners=lambda: [interrupt])
     assert ended == signal.SIGTERM
     assert not (tmp_path / "cut" / "result.json").exists()
-    found = experiment.run(experiment.Request(out=tmp_path / "cut", resume=True))
+    found = experiment.run(experiment.Request(out=tmp_path / "cut", resume=True, command="onlstm logic --resume"))
+    assert found["encoders"]["lstm"][0]["command"] == "onlstm logic …"  # that with the settings
     assert found["encoders"]["lstm"][0]["by_length"] == whole["encoders"]["lstm"][0]["by_length"]
     assert ending(tmp_path / "whole" / "lstm-3")[:2] == ending(tmp_path / "cut" / "lstm-3")[:2]
 
@@ -309,6 +392,24 @@ def test_predictions_are_the_models(learnt):
     assert found["probability"] == pytest.approx(float(shares.max()), rel=1e-5)
     assert found["relation"] == formulas.RELATIONS[shares.argmax()]
     assert (found["truth"], found["truth_name"]) == ("<", "forward entailment")
+
+
+def test_the_figure_as_png(learnt, tmp_path):
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    _, found = learnt
+    assert figure.png(found, tmp_path / "a.png")
+    picture = (tmp_path / "a.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert (int.from_bytes(picture[16:20]), int.from_bytes(picture[20:24])) == (1350, 720)
+    one_seed = {name: rows[:1] for name, rows in found["encoders"].items()}
+    assert figure.png(found | {"encoders": one_seed}, tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes() != picture, "no shade between the seeds"
+
+
+def test_without_matplotlib_there_is_no_png(learnt, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert not figure.png(learnt[1], tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())
 
 
 OWN = """

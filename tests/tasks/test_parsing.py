@@ -1,11 +1,12 @@
 """Forests and their scores: against the parser and the metrics they are made of."""
 
 import statistics
+from functools import partial
 
 import pytest
 import torch
 
-from onlstm.lm.model import LanguageModel, LMConfig
+from helpers import random_model
 from onlstm.parse import Parser
 from onlstm.tasks.parsing import Forest, baselines, forests, rows, untrained, votes
 from onlstm.tasks.reading import Reading
@@ -24,17 +25,7 @@ GOLD = [
     )
 ]
 WORDS = sorted({word for tree in GOLD for word in tree.words})
-
-
-def model(seed=0, **options):
-    torch.manual_seed(seed)
-    tokenizer = Tokenizer.of_words(WORDS)
-    config = LMConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=12, chunk_size=2, **options)
-    made = LanguageModel(config, tokenizer).double().eval()
-    with torch.no_grad():
-        for p in made.parameters():
-            p.uniform_(-1.5, 1.5)
-    return made
+model = partial(random_model, Tokenizer.of_words(WORDS), torch.float64, spread=1.5, num_layers=3, chunk_size=2)
 
 
 READS = [Reading.plain(tree) for tree in GOLD]
@@ -114,7 +105,7 @@ def test_rows_of_several_runs_get_a_mean_with_the_best_ones_tags():
     made = [
         forest
         for seed in range(3)
-        for forest in forests(Parser(model(seed)), READS, system="onlstm", run=f"seed {seed}", decoders=("paper",))
+        for forest in forests(Parser(model(seed=seed)), READS, system="onlstm", run=f"seed {seed}", decoders=("paper",))
     ]
     found = [row for row in rows(GOLD, made, subsets=["all"]) if row.layer == 2]
     each, mean = found[:3], found[3]

@@ -97,7 +97,7 @@ def test_the_reader_finds_the_same_pairs_in_the_folder(items):
     found, defects = with_defects(SHARED)  # the zip in it, and a table of counts that holds no pairs
     assert Counter(found) == Counter(items)
     assert len(defects) == 1
-    assert "counts.tsv:1: no header" in defects[0]
+    assert "counts.tsv:1: the file has no header" in defects[0]
 
 
 def test_the_counts_of_the_paper_s_version():
@@ -297,6 +297,7 @@ def test_files_and_lexicons_that_are_not_there(tmp_path):
         generate(own(tmp_path, TINY), lexicon="x")
 
 
+NO_HEADER = "the file has no header with grammatical, ungrammatical"
 HEADER = "template\tcondition\tgrammatical\tungrammatical"
 
 
@@ -317,14 +318,15 @@ def test_a_table_with_all_that_may_be_wrong(tmp_path):
     found, defects = with_defects(path)
     assert found == [
         Item("t", "a", ("the owl naps", "the owl nap")),
+        Item("t", "b", ("the owl naps", "the owl naps")),
         Item("owls", "", ("an owl sits", "an owl sit")),
     ]
     assert defects == [
-        f"{path}:3: identical sentences",
-        f"{path}:5: 3 fields, but the header has 4",
-        f"{path}:6: no grammatical sentence",
-        f"{path}:7: not UTF-8",
-        f"{path}:8: 5 fields, but the header has 4",
+        f"{path}:3: identical sentences, a tie",
+        f"{path}:5: 3 fields, but the header has 4; left out",
+        f"{path}:6: no text in grammatical; left out",
+        f"{path}:7: not UTF-8; left out",
+        f"{path}:8: 5 fields, but the header has 4; left out",
     ]
 
 
@@ -341,20 +343,23 @@ def test_json_lines_with_all_that_may_be_wrong(tmp_path):
         '{"template": "npi", "grammatical": "no owl", "ungrammatical": "an owl"}',
         '{"template": "npi", "grammatical": "no owl", "intrusive": "no owl", "ungrammatical": "an owl"}',
         "[" * 100_000,
+        '{"template": "\\ud800", "grammatical": "no owl", "ungrammatical": "an owl"}',
     )
     found, defects = with_defects(path)
     assert found == [
         Item("owls", "3", ("an owl sits", "an owl sit")),
         Item("npi", "", ("no owl", "the owl", "an owl")),
+        Item("npi", "", ("no owl", "no owl", "an owl")),
     ]
     assert defects == [
-        f"{path}:2: broken JSON",
-        f"{path}:3: no JSON object",
-        f"{path}:4: no ungrammatical sentence",
-        f"{path}:5: no grammatical sentence",
-        f"{path}:7: 2 sentences, but npi began with 3",
-        f"{path}:8: identical sentences",
-        f"{path}:9: broken JSON",
+        f"{path}:2: broken JSON; left out",
+        f"{path}:3: no JSON object; left out",
+        f"{path}:4: no text in ungrammatical; left out",
+        f"{path}:5: no text in grammatical; left out",
+        f"{path}:7: 2 sentences, but npi began with 3; left out",
+        f"{path}:8: identical sentences, a tie",
+        f"{path}:9: broken JSON; left out",
+        f"{path}:10: half a character (\\ud…); left out",
     ]
 
 
@@ -369,7 +374,7 @@ def test_folders_and_zips_and_columns_in_another_order(tmp_path):
     expected = [Item("a", "", ("an owl sits", "an owl sit")), Item("b", "", ("no owl", "the owl", "an owl"))]
     found, defects = with_defects(tmp_path)
     assert found == expected
-    assert [defect.partition("; ")[0] for defect in defects] == [f"{tmp_path / 'none.tsv'}:1: no header"]
+    assert defects == [f"{tmp_path / 'none.tsv'}:1: {NO_HEADER}; left out"]
     archive = tmp_path / "all.zip"
     with zipfile.ZipFile(archive, "w") as opened:
         for file in sorted(tmp_path.rglob("*.*")):
@@ -377,7 +382,7 @@ def test_folders_and_zips_and_columns_in_another_order(tmp_path):
                 opened.write(file, file.relative_to(tmp_path))
     found, defects = with_defects(archive)
     assert found == expected
-    assert [defect.partition("; ")[0] for defect in defects] == [f"{archive}/none.tsv:1: no header"]
+    assert defects == [f"{archive}/none.tsv:1: {NO_HEADER}; left out"]
     plain = written(tmp_path, "pairs.txt", '{"grammatical": "an owl sits", "ungrammatical": "an owl sit"}')
     assert with_defects(plain) == ([Item("pairs", "", ("an owl sits", "an owl sit"))], [])
 
@@ -408,4 +413,4 @@ def test_no_pairs_at_all(tmp_path, caplog):
     path = written(tmp_path, "a.tsv", "a,b")
     with pytest.raises(UserError, match="no pairs in it"):
         list(read_pairs(path))
-    assert f"{path}:1: no header" in caplog.text
+    assert f"{path}:1: {NO_HEADER}" in caplog.text

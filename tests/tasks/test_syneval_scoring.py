@@ -11,13 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import random_model
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
 from onlstm.report import published
-from onlstm.tasks.syneval import agreement, blimp
+from onlstm.tasks.syneval import agreement, blimp, scoring, table3
 from onlstm.tasks.syneval.generator import generate, rows
-from onlstm.tasks.syneval.scoring import Request, contrast, mcnemar, run
+from onlstm.tasks.syneval.scoring import Request, contrast, mcnemar
 from onlstm.text import read_lines
 from onlstm.text.tokenizer import Tokenizer
 
@@ -27,15 +28,20 @@ WORDS += ["no", "most", "ever", "have", "been", "good", "n't", "does"]
 
 
 def make(folder, words=WORDS, seed=0, profile="pretokenized", **options):
-    torch.manual_seed(seed)
-    tokenizer = Tokenizer.of_words(words, profile)
-    config = {"vocab_size": len(tokenizer), "embedding_size": 8, "hidden_size": 12, "num_layers": 2, "chunk_size": 4}
-    model = LanguageModel(LMConfig(**config | options), tokenizer)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.uniform_(-1.5, 1.5)
-    model.save(folder)
+    random_model(Tokenizer.of_words(words, profile), spread=1.5, seed=seed, **options).save(folder)
     return folder
+
+
+def run(request, *say):
+    return scoring.run("syneval", table3.judge, request, *say)
+
+
+def run_blimp(folder, pairs, *say, **more):
+    return scoring.run("blimp", blimp.judge, Request(runs=[folder], pairs=pairs, **more), *say)
+
+
+def run_agreement(folder, pairs, *say, **more):
+    return scoring.run("agreement", agreement.judge, Request(runs=[folder], pairs=pairs, **more), *say)
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +153,26 @@ def test_rows_are_counted_pair_by_pair(tmp_path, pairs, period):
     assert pooled["all"]["correct"] == sum(row["correct"] for row in found["rows"])
 
 
+def test_identical_sentences_are_ties(tmp_path, folder, pairs):
+    alone = run(Request(runs=[folder], pairs=pairs))["rows"]
+    (pairs / "a.tsv").write_text(PAIRS + "simple_agrmt\tsing\tthe pilot is old\tthe pilot is  old .\n")
+    (pairs / "b.tsv").write_text(TRIPLES + "simple_npi_anim\tpast\tno author\tthe author\tno author\n")
+    said = []
+    found = run(Request(runs=[folder], pairs=pairs), said.append)["rows"]
+    assert said == [f"{pairs}/a.tsv:7: identical sentences, a tie", f"{pairs}/b.tsv:3: identical sentences, a tie"]
+    grown = [
+        [after[key] - before[key] for key in ("pairs", "ties")] for before, after in zip(alone, found, strict=True)
+    ]
+    assert grown == [[1, 1], [1, 0], [1, 0], [1, 1], [0, 0]]
+    assert [found[k]["correct"] - alone[k]["correct"] for k in (0, 3)] == [0, 0]
+
+
 def test_two_runs_side_by_side(tmp_path, pairs):
     runs = [make(tmp_path / str(seed), seed=seed, rnn=rnn) for seed, rnn in ((1, "onlstm"), (2, "lstm"))]
     found = run(Request(runs=runs, pairs=pairs, scores=tmp_path / "scores.tsv"))
     alone = [run(Request(runs=[each], pairs=pairs)) for each in runs]
     assert found["rows"] == alone[0]["rows"]
-    assert found["compare"] == {key: value for key, value in alone[1].items() if key != "items"}
+    assert found["compare"] == alone[1]
     tests = {(each["row"], each["group"]): each for each in found["tests"]}
     assert len(tests) == len(found["rows"]) + len(found["pooled"])
     for first, second in zip(found["rows"], found["compare"]["rows"], strict=True):
@@ -191,6 +211,8 @@ def test_templates_of_ones_own_and_words_that_are_known(tmp_path, folder):
 def test_mistakes_are_named_before_the_work(tmp_path, folder, pairs):
     with pytest.raises(UserError, match="--scores"):
         run(Request(runs=[folder], scores=tmp_path / "none" / "scores.tsv"))
+    with pytest.raises(UserError, match="--out"):
+        run(Request(runs=[folder], out=tmp_path))
     with pytest.raises(UserError, match="--lexicon emnlp2018: not with the pairs of a file"):
         run(Request(runs=[folder], pairs=pairs, lexicon="emnlp2018"))
     with pytest.raises(UserError, match="no lexicon"):
@@ -255,17 +277,17 @@ def test_blimp_counts_and_names_defects(tmp_path, bench, packed):
                 archive.write(file, f"blimp/{file.name}")
         bench = tmp_path / "b.zip"
     folder, said = make(tmp_path / "run", profile="generic"), []
-    found = blimp.run(folder, bench, say=said.append, scores=tmp_path / "scores.jsonl")
+    found = run_blimp(folder, bench, said.append, scores=tmp_path / "scores.jsonl")
     kinds = [each.split("jsonl:")[1] for each in said]
     assert kinds == [
         "3: identical sentences, a tie",
         "4: broken JSON; left out",
         "5: no JSON object; left out",
-        "6: no sentence_bad; left out",
-        "8: no sentence_bad; left out",
-        "9: no sentence_bad; left out",
-        "10: no sentence_good; left out",
-        "2: broken JSON; left out",
+        "6: no text in sentence_bad; left out",
+        "8: no text in sentence_bad; left out",
+        "9: no text in sentence_bad; left out",
+        "10: half a character (\\ud…); left out",
+        "2: not UTF-8; left out",
         "11: a sentence without words; left out",
     ]
     model = LanguageModel.load(folder)
@@ -279,7 +301,58 @@ def test_blimp_counts_and_names_defects(tmp_path, bench, packed):
     assert (first["correct"], second["correct"]) == (sum(right[:3]), right[3])
     assert (second["uid"], second["phenomenon"], second["n"]) == ("p2", "", 1)
     assert found["mean"] == pytest.approx((first["accuracy"] + second["accuracy"]) / 2)
-    assert found["phenomena"]["binding"] == {"paradigms": 1, "accuracy": first["accuracy"]}
+    counts = {key: value for key, value in first.items() if key not in ("uid", "phenomenon", "field")}
+    assert found["phenomena"]["binding"] == {"paradigms": 1} | counts
+    assert (found["all"]["paradigms"], found["all"]["n"], found["all"]["accuracy"]) == (2, 4, found["mean"])
+
+
+def test_a_zip_and_the_folder_it_was_unpacked_to_count_once(tmp_path, bench, folder):
+    alone = run_blimp(folder, bench)
+    for name in ("a.zip", "b.zip"):
+        with zipfile.ZipFile(bench / name, "w") as archive:
+            archive.write(bench / "p2.jsonl", "blimp/p2.jsonl")
+            if name == "b.zip":
+                archive.writestr("p3.jsonl", line("the author", "the authors", UID="p3"))
+    (bench / "c.zip").write_bytes(b"no zip")
+    said = []
+    found = run_blimp(folder, bench, said.append)
+    assert found["paradigms"][:2] == alone["paradigms"]
+    assert [each["uid"] for each in found["paradigms"]] == ["p1", "p2", "p3"]
+    assert [each for each in said if ".zip" in each] == [
+        f"{bench}/a.zip/blimp/p2.jsonl: the same as {bench}/p2.jsonl; left out",
+        f"{bench}/b.zip/blimp/p2.jsonl: the same as {bench}/p2.jsonl; left out",
+        f"cannot read {bench}/c.zip: File is not a zip file; left out",
+    ]
+
+
+def test_two_runs_on_blimp(tmp_path, bench):
+    runs = [make(tmp_path / str(seed), seed=seed, profile="generic") for seed in (1, 4)]
+    found = scoring.run(
+        "blimp", blimp.judge, Request(runs=runs, pairs=bench, scores=tmp_path / "scores.jsonl", out=tmp_path / "o.json")
+    )
+    alone = [run_blimp(folder, bench) for folder in runs]
+    assert {key: value for key, value in found.items() if key not in ("compare", "tests")} == alone[0]
+    assert found["compare"] == alone[1]
+    records = [json.loads(each) for each in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    wins = [(each["score_good"] > each["score_bad"], each["compared_good"] > each["compared_bad"]) for each in records]
+    tests = {(each["uid"], each["phenomenon"]): each for each in found["tests"]}
+    assert tests.keys() == {("p1", "binding"), ("p2", ""), (None, "binding"), (None, ""), (None, None)}
+    expected = mcnemar([a for a, _ in wins], [b for _, b in wins])
+    assert {key: tests[None, None][key] for key in expected} == expected
+    assert len(set(wins)) > 1
+    kept = json.loads((tmp_path / "o.json").read_text())
+    assert (kept["kind"], [each["path"] for each in kept["runs"]]) == ("blimp", [str(each) for each in runs])
+    assert (kept["compare"], kept["tests"]) == (found["compare"], found["tests"])
+
+
+def test_a_pair_that_one_run_finds_no_words_in_counts_for_none(tmp_path, bench):
+    (bench / "p3.jsonl").write_text(line("the author", "; !", UID="p3"))
+    runs = [make(tmp_path / name, profile=name) for name in ("pretokenized", "generic")]
+    said = []
+    found = scoring.run("blimp", blimp.judge, Request(runs=runs, pairs=bench), said.append)
+    assert [each["uid"] for each in found["paradigms"]] == ["p1", "p2"]
+    assert f"{bench}/p3.jsonl:1: a sentence without words; left out" in said
+    assert "p3" in {each["uid"] for each in run_blimp(runs[0], bench)["paradigms"]}
 
 
 def test_blimp_reads_for_models_of_tokenised_text(tmp_path):
@@ -301,7 +374,7 @@ def test_blimp_without_pairs(tmp_path, folder):
     for path in (tmp_path, tmp_path / "none", tmp_path / "bad.zip"):
         (tmp_path / "bad.zip").write_bytes(b"PK\3\4nothing")
         with pytest.raises(UserError, match=str(path)):
-            blimp.run(folder, path)
+            run_blimp(folder, path)
 
 
 @pytest.mark.data
@@ -331,8 +404,8 @@ def sets(tmp_path):
     for suffix, lines in ((".text", text), (".gold", gold), (".eval", ["3", "2", "2"])):
         (folder / f"generated{suffix}").write_text("\n".join(lines) + "\n")
     text = ["the author is <eos>", "the pilot z <eos>", "the <eos>", "the y <eos>", "the y <eos>", "over <eos>"]
-    gold = ["2\tis\tare\t0", "2\tis\tis\t1", "9\tis\tare\t0", "1\tis", "1\tis\tare\t0"]
-    for suffix, lines in ((".text", text), (".gold", gold), (".eval", ["2", "2", "9", "1", "0"])):
+    gold = ["2\tis\tare\t0", "2\tis\tis\t1", f"{'9' * 5000}\tis\tare\t0", "1\tis", "1\tis\tare\t0"]
+    for suffix, lines in ((".text", text), (".gold", gold), (".eval", ["2", "2", "9" * 5000, "1", "0"])):
         (folder / "deep" / f"linzen{suffix}").write_text("\n".join(lines) + "\n")
     (folder / "lost.text").write_text("the\n")
     return folder
@@ -340,11 +413,11 @@ def sets(tmp_path):
 
 def test_agreement_counts_and_names_defects(tmp_path, folder, sets):
     said = []
-    found = agreement.run(folder, sets, say=said.append, scores=tmp_path / "scores.tsv")
+    found = run_agreement(folder, sets, said.append, scores=tmp_path / "scores.tsv")
     assert [each.rpartition("/")[2] for each in said] == [
         "linzen: the numbers of lines differ (.text 6, .gold 5, .eval 5); what is over is left out",
         "linzen.gold:2: identical forms, a tie",
-        "linzen.gold:3: place '9' is not one of the sentence's 2 words, counted from 0; left out",
+        f"linzen.gold:3: place '{'9' * 20}' is not one of the sentence's 2 words, counted from 0; left out",
         "linzen.gold:4: 2 columns, not the 4 or 12 of the known layouts; left out",
         "linzen.gold:5: place 1, but 0 in .eval; left out",
         "lost.gold: no such file; the set is left out",
@@ -352,7 +425,10 @@ def test_agreement_counts_and_names_defects(tmp_path, folder, sets):
     linzen, generated = found["sets"]
     assert (generated["name"], generated["n"], generated["ties"], generated["scorable"]) == ("generated", 3, 1, 2)
     assert (linzen["name"], linzen["n"], linzen["ties"], linzen["scorable"]) == ("linzen", 2, 1, 2)
-    assert {part: n for part, (_, n) in generated["parts"].items()} == {"original": 1, "nonsense": 2}
+    assert {part["part"]: part["n"] for part in generated["parts"]} == {"original": 1, "nonsense": 2}
+    assert [sum(part[key] for part in generated["parts"]) for key in ("correct", "ties", "scorable")] == [
+        generated[key] for key in ("correct", "ties", "scorable")
+    ]
     model = LanguageModel.load(folder)
     head, *lines = (tmp_path / "scores.tsv").read_text().splitlines()
     records = [dict(zip(head.split("\t"), each.split("\t"), strict=True)) for each in lines]
@@ -365,17 +441,30 @@ def test_agreement_counts_and_names_defects(tmp_path, folder, sets):
     assert (linzen["correct"], generated["correct"]) == (sum(right[:2]), sum(right[2:]))
 
 
+def test_two_runs_on_agreement(tmp_path, sets):
+    runs = [make(tmp_path / str(seed), seed=seed) for seed in (1, 2)]
+    found = scoring.run("agreement", agreement.judge, Request(runs=runs, pairs=sets, scores=tmp_path / "s.jsonl"))
+    assert found["compare"] == run_agreement(runs[1], sets)
+    records = [json.loads(each) for each in (tmp_path / "s.jsonl").read_text().splitlines()]
+    tests = {(each["name"], each["part"]): each for each in found["tests"]}
+    assert len(tests) == 2 + 2 + 2
+    for (name, part), test in tests.items():
+        some = [each for each in records if each["set"] == name and part in (None, each["kind"])]
+        wins = [[each[f"{run}_right"] > each[f"{run}_wrong"] for each in some] for run in ("score", "compared")]
+        assert test == {"name": name, "part": part} | mcnemar(*wins)
+
+
 def test_one_file_stands_for_its_set(tmp_path, folder, sets):
-    alone = agreement.run(folder, sets / "generated.gold")["sets"]
-    assert alone == agreement.run(folder, sets, say=list)["sets"][1:]
+    alone = run_agreement(folder, sets / "generated.gold")["sets"]
+    assert alone == run_agreement(folder, sets, list)["sets"][1:]
     (sets / "generated.eval").unlink()
-    assert agreement.run(folder, sets / "generated.text")["sets"] == alone
+    assert run_agreement(folder, sets / "generated.text")["sets"] == alone
     for path in (sets / "none.gold", tmp_path / "none"):
         with pytest.raises(UserError, match="cannot read"):
-            agreement.run(folder, path)
+            run_agreement(folder, path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no sentences"):
-        agreement.run(folder, tmp_path / "empty")
+        run_agreement(folder, tmp_path / "empty")
 
 
 @pytest.mark.data

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
@@ -59,6 +59,7 @@ def test_published_counts(tmp_path, name, tokens, entries):
     assert words(corpus, "train") == written
 
 
+@settings(deadline=None)
 @given(lines=st.lists(st.text(st.sampled_from([*"aB.'5\u00e9 \t"]), max_size=12), min_size=3, max_size=30))
 @pytest.mark.parametrize("profile", ["pretokenized", "generic", "ptb-en"])
 def test_ids_are_those_of_the_tokenizer(tmp_path_factory, profile, lines):

@@ -18,7 +18,6 @@ from onlstm.trees.metrics import RULES, Counts, Rule, score, tied
 from onlstm.trees.treebank import read_treebank
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "parsing_metrics.json"
-SHARED = Path(__file__).parents[3] / "shared"
 ALL, SHORT = "rest_fileid_mod3_ne0", "rest_fileid_mod3_ne0|wsj10"
 SYSTEMS = {
     "left": lambda gold: left(gold.words),
@@ -209,17 +208,13 @@ def test_mistakes():
 
 
 @pytest.fixture(scope="module")
-def sample():
-    if not SHARED.exists():
-        pytest.skip("no ../shared")
-    return read_treebank(SHARED / "data" / "wsj-sample" / "wsj-sample-ldc-layout.zip").trees
+def sample(shared):
+    return read_treebank(shared / "data" / "wsj-sample" / "wsj-sample-ldc-layout.zip").trees
 
 
 @pytest.fixture(scope="module")
-def per_sentence():
-    if not SHARED.exists():
-        pytest.skip("no ../shared")
-    with np.load(SHARED / "golden" / "parsing_per_sentence.npz") as arrays:
+def per_sentence(shared):
+    with np.load(shared / "golden" / "parsing_per_sentence.npz") as arrays:
         return dict(arrays)
 
 
@@ -272,7 +267,5 @@ def test_golden_random_trees_on_average(sample):
 
 
 @pytest.mark.data
-def test_the_golden_file_is_a_copy():
-    if not SHARED.exists():
-        pytest.skip("no ../shared")
-    assert GOLDEN.read_bytes() == (SHARED / "golden" / GOLDEN.name).read_bytes()
+def test_the_golden_file_is_a_copy(shared):
+    assert GOLDEN.read_bytes() == (shared / "golden" / GOLDEN.name).read_bytes()

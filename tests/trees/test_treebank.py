@@ -20,7 +20,6 @@ from onlstm.trees import Node, TreebankError
 from onlstm.trees.treebank import MAPPINGS, aligned, load_profile, original, read_treebank
 from onlstm.trees.treebank.brackets import Defect, read_text
 
-SHARED = Path(__file__).parents[3] / "shared"
 OWL = """
 ( (S
     (NP-SBJ-1 (PRP We) )
@@ -345,10 +344,8 @@ def test_broken_archives_are_told_in_a_line(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def data():
-    if not SHARED.exists():
-        pytest.skip("no ../shared")
-    return SHARED / "data"
+def data(shared):
+    return shared / "data"
 
 
 @pytest.mark.data

@@ -9,7 +9,6 @@ import onlstm.trees.treebank as treebank_package
 from onlstm.errors import UserError
 from onlstm.trees.treebank import Profile, load_profile, profiles, read_treebank
 
-SHARED = Path(__file__).parents[3] / "shared"
 FOLDER = Path(treebank_package.__file__).parent / "profiles"
 NAMES = [
     "alpino",
@@ -229,10 +228,8 @@ SLOW = {"icon-indonesian.zip", "craft-penn.zip", "icepahc-psd.tar.xz", "cess_esp
 
 
 @pytest.fixture(scope="module")
-def data():
-    if not SHARED.exists():
-        pytest.skip("no ../shared")
-    return SHARED / "data" / "treebanks-other"
+def data(shared):
+    return shared / "data" / "treebanks-other"
 
 
 @pytest.mark.data

@@ -2,7 +2,6 @@
 
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,6 @@ from onlstm.trees.treebank import load_profile, read_treebank
 from onlstm.trees.treebank.graphs import read_xml
 from onlstm.trees.treebank.sentence import Defect
 
-SHARED = Path(__file__).parents[3] / "shared"
 TIGER, ALPINO = load_profile("tiger"), load_profile("alpino")
 
 # The owl has she , they say , never seen .  The NP's head is marked, the VP's is its last word.
@@ -233,10 +231,8 @@ def test_every_graph_becomes_a_tree(graph, headed, punctuation):
 
 
 @pytest.fixture(scope="module")
-def data():
-    if not SHARED.exists():
-        pytest.skip("no ../shared")
-    return SHARED / "data" / "treebanks-other"
+def data(shared):
+    return shared / "data" / "treebanks-other"
 
 
 @pytest.mark.data

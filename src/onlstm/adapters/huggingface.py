@@ -42,6 +42,7 @@ from onlstm.lm.dropout import Masks
 from onlstm.lm.model import LanguageModel, LMConfig, States
 from onlstm.lm.softmax import FullSoftmax
 from onlstm.lm.store import TOKENIZER
+from onlstm.models import locate
 from onlstm.settings import build
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
 
@@ -209,7 +210,7 @@ class OnlstmForCausalLM(PreTrainedModel, GenerationMixin):
 
 def tokenizer_from_run(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of a run folder: the same ids, `<eos>` in front, padding on the left."""
-    path = Path(folder) / TOKENIZER
+    path = locate(folder) / TOKENIZER
     eos = Tokenizer.load(path).eos_id
     backend = tokenizers.Tokenizer.from_file(str(path))
     backend.post_processor = TemplateProcessing(

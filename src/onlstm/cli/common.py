@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -46,6 +47,14 @@ def set_threads(count: int | None) -> None:
 
 def say(line: str, json: bool) -> None:
     print(line, file=sys.stderr if json else sys.stdout, flush=True)
+
+
+def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
+    """Yield the lines of a table, so many columns to the left; a line of one cell may be of any length."""
+    widths = [max(len(line[k]) for line in lines if len(line) > max(1, k)) for k in range(max(map(len, lines)))]
+    for line in lines:
+        pairs = enumerate(zip(line, widths, strict=False))
+        yield "  ".join(cell.ljust(width) if k < left else cell.rjust(width) for k, (cell, width) in pairs).rstrip()
 
 
 def json_text(command: str, started: float, seed: int | None, found: dict[str, Any]) -> str:

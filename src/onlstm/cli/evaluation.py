@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.common import Json, Threads, app, json_text, many, set_threads
+from onlstm.cli.common import Json, Threads, aligned, app, json_text, many, set_threads
 from onlstm.errors import UserError
 
 _RULES = "on-lstm, kim2019, kim2019-corpus, evalb, evalb-onlstm, punct, or all"
@@ -128,7 +128,7 @@ def _joined(layer: Any) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Iterable[str]:
-    """Yield the lines of one rule's table; a row has both subsets."""
+    """Return the lines of one rule's table; a row has both subsets."""
     from onlstm.tasks.evaluate import table_labels
 
     short = {_key(row): row for row in rows if row["subset"] == "len<=10"}
@@ -146,10 +146,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Iterable[str]:
         line = [row["system"] + where, _joined(row["layer"]), row["decoder"] or "", _f1(short.get(_key(row))), _f1(row)]
         line += [interval, _number(row["depth"]), *(_share(row["tags"].get(tag)) for tag in tags)]
         lines.append([*line, _number(row["ties"], "%"), _number(row["f1_to_right"])])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        pairs = enumerate(zip(line, widths, strict=True))
-        yield "  ".join(cell.ljust(width) if k < 3 else cell.rjust(width) for k, (cell, width) in pairs).rstrip()
+    return aligned(lines, left=3)
 
 
 def _names(paths: set[str]) -> dict[str, str]:

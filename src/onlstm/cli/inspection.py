@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.common import Json, Threads, app, json_text, say, set_threads, sources
+from onlstm.cli.common import Json, Threads, app, json_text, say, set_threads
+from onlstm.cli.parse import Words, lines_of, run_and_text
 from onlstm.errors import UserError
+from onlstm.models import is_run
 
 if TYPE_CHECKING:
     from onlstm.draw import Item
@@ -31,9 +33,7 @@ _TEXTS = {
 
 @app.command
 def inspect(
-    run: Annotated[Path, Parameter(help="A run folder.")],
-    text: Annotated[str, Parameter(help='A text file, a folder, - for standard input, or a "quoted sentence".')],
-    *,
+    *words: Words,
     sentence: Annotated[int, Parameter(help="The sentence to draw, from 1.")] = 1,
     layer: Annotated[
         str | None, Parameter(help="Layers to draw: 1, middle, last or 1,2,3 (default: the run's).")
@@ -51,7 +51,10 @@ def inspect(
         raise UserError(f"--out {out}: the name of a picture ends in .html or .svg")
     if out and not out.parent.is_dir():
         raise UserError(f"--out {out}: the folder {out.parent} does not exist")
-    lines = _lines(text)
+    name, text = run_and_text(words)
+    if not any(not is_run(word) for word in words):
+        raise UserError(f'inspect: name a text too, - for the standard input: onlstm inspect {name} "the cat sat"')
+    run, lines = Path(name), lines_of(text)
     set_threads(threads)
     from onlstm.lm.model import LanguageModel
     from onlstm.tasks import inspection as task
@@ -85,20 +88,6 @@ def inspect(
     )
     if out:
         print(f"\n{out} written")
-
-
-def _lines(text: str) -> Iterable[str]:
-    """Return the lines of a file, of a folder's files or of the standard input, or else those of the text itself."""
-    from onlstm.cli.parse import inputs
-    from onlstm.text.stream import read_lines
-
-    (name,) = sources(text)
-    paths = [each for each in inputs(name) if isinstance(each, Path)]
-    if paths:
-        return chain.from_iterable(map(read_lines, paths))
-    if any("\ud800" <= char <= "\udfff" for char in name):  # what Python makes of other bytes
-        raise UserError("the text is not UTF-8")
-    return name.splitlines()
 
 
 def _watched(lines: Iterable[str], total: int) -> Iterable[str]:

@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from onlstm.cli.common import STDIN, Json, Threads, app, json_text, many, say, set_threads, sources
+from onlstm.cli.parse import Words, lines_of, run_and_text
+from onlstm.models import DEFAULT, locate
 
 Text = Annotated[str, Parameter(help="Text files (.txt, .gz, .xz), folders with train/valid/test files, or -.")]
-Run = Annotated[Path, Parameter(help="A run folder.")]
+Run = Annotated[Path, Parameter(help=f"A run folder, or {DEFAULT}.")]
 
 
 @app.command
@@ -110,7 +112,7 @@ def doctor(
     from onlstm.text.tokenizer import Tokenizer
 
     started = time.perf_counter()
-    known = Tokenizer.load(run / "tokenizer.json") if run else None
+    known = Tokenizer.load(locate(run) / "tokenizer.json") if run else None
     found = task.examine(sources(*text), profile=profile, size=vocab_size, min_count=min_count, run_tokenizer=known)
     print(json_text("doctor", started, None, asdict(found)) if json else task.render(found))
 
@@ -161,9 +163,7 @@ def evaluate(
 
 @app.command
 def score(
-    run: Run,
-    file: Annotated[str, Parameter(help="Sentences, one a line (.txt, .gz, .xz), or - for standard input.")] = "-",
-    *,
+    *words: Words,
     out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
     threads: Threads = None,
     json: Annotated[bool, Parameter(name="--json", negative="", help="JSON lines instead of a table.")] = False,
@@ -178,12 +178,11 @@ def score(
     from onlstm import files
     from onlstm.lm.model import LanguageModel
     from onlstm.lm.score import score_each
-    from onlstm.text import read_lines
-    from onlstm.text.stream import text_files
 
     set_threads(threads)
+    run, text = run_and_text(words)
+    lines = lines_of(text)
     model = LanguageModel.load(run)
-    lines = (line for path in text_files(sources(file)) for line in read_lines(path))
 
     def rows() -> Iterator[str]:
         if not json:
@@ -246,25 +245,41 @@ def generate(
 
 @app.command
 def convert(
-    old: Annotated[Path, Parameter(help="A checkpoint written by the original code (its .pt file).")],
+    old: Annotated[Path, Parameter(help="A checkpoint of the original code (its .pt file), or a run folder.")],
     *,
     out: Annotated[Path, Parameter(help="Model folder to write.")],
-    text: Annotated[list[str] | None, many("The text it was trained on, which gives the words.")] = None,
-    weight_dropout: Annotated[float | None, Parameter(help="The original's --wdrop, if the file does not say.")] = None,
+    text: Annotated[
+        list[str] | None, many("Of a checkpoint: the text it was trained on, which gives the words.")
+    ] = None,
+    weight_dropout: Annotated[
+        float | None, Parameter(help="Of a checkpoint: the original's --wdrop, if the file does not say.")
+    ] = None,
+    half: Annotated[bool, Parameter(negative="", help="Of a run: write the weights in half precision.")] = False,
+    layer: Annotated[int | None, Parameter(help="Of a run: make its trees of this layer from now on.")] = None,
+    results: Annotated[Path | None, Parameter(help="Of a run: results/, whose scores go into the card.")] = None,
+    note: Annotated[list[str] | None, many("Of a run: lines for the card, such as the licence of its text.")] = None,
     json: Json = False,
 ) -> None:
-    """Import a checkpoint of the original code; nothing in the pickle is executed."""
+    """Import a checkpoint of the original code, executing nothing in the pickle; or make a run ready to ship.
+
+    Of a run, the model alone goes to --out, with a card (README.md) and a line on how far to trust its trees.
+    """
     from dataclasses import asdict
 
+    from onlstm.tasks import card
     from onlstm.tasks import convert as task
 
     started = time.perf_counter()
-    model = task.run(old, out, text or (), weight_dropout, lambda line: say(line, json))
+    if old.is_dir():
+        model = card.ship(old, out, half=half, layer=layer, results=results, notes=note or ())
+    else:
+        model = task.run(old, out, text or (), weight_dropout, lambda line: say(line, json))
     if json:
         print(json_text("convert", started, None, {"run": str(out), "model": asdict(model.config)}))
         return
     sizes = "→".join(map(str, (model.config.embedding_size, *model.config.sizes)))
-    print(f"{out}: {sizes}, chunk {model.config.chunk_size}, {model.config.vocab_size:,} words")
+    size = sum(path.stat().st_size for path in out.iterdir()) / 1e6
+    print(f"{out}: {sizes}, chunk {model.config.chunk_size}, {model.config.vocab_size:,} words, {size:.1f} MB")
 
 
 @app.command

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from cyclopts import Parameter
 
-from onlstm.cli.common import Json, Threads, app, json_text, many, say, set_threads
+from onlstm.cli.common import Json, Threads, aligned, app, json_text, many, say, set_threads
 from onlstm.errors import UserError
 
 if TYPE_CHECKING:
@@ -134,18 +134,15 @@ def _evaluate(run: Path, paths: tuple[str, ...], encoders: Any, started: float, 
         for name, rows in found["encoders"].items()
         for row in rows
     ]
-    print(
-        "\n".join(
-            _aligned([head, ["pairs", "", *(f"{counts[n]:,}" for n in shown), f"{sum(counts.values()):,}"], *body])
-        )
-    )
+    total = ["pairs", "", *(f"{counts[n]:,}" for n in shown), f"{sum(counts.values()):,}"]
+    print("\n".join(aligned([head, total, *body])))
     print("Accuracy in %; 12 means 12 or more operators.")
     if found["wrong_labels"]:
         print(f"{found['wrong_labels']:,} relations in the files are not those of the truth tables.")
 
 
 def _predict(run: Path, words: tuple[str, ...], encoders: Any, started: float, json: bool) -> None:
-    from onlstm.tasks.logic import evaluation
+    from onlstm.tasks.logic import data, evaluation
 
     if len(words) != 2:
         raise UserError(f'--predict {run}: two formulas in quotes are needed, such as "( a ( and b ) )" "( not c )"')
@@ -154,7 +151,7 @@ def _predict(run: Path, words: tuple[str, ...], encoders: Any, started: float, j
         print(json_text("logic", started, None, found))
         return
     if found["renamed"]:
-        print("Variables renamed: " + ", ".join(f"{old} is {new}" for old, new in found["renamed"].items()))
+        print(data.said(found["renamed"]))
     print(f"{found['run']}: {found['relation']}  {found['name']}, probability {found['probability']:.3f}")
     verdict = "right" if found["relation"] == found["truth"] else "wrong"
     print(f"truth tables: {found['truth']}  {found['truth_name']}; so it is {verdict}")
@@ -180,7 +177,7 @@ def _table(found: dict[str, Any]) -> Iterator[str]:
             lines.append(["", "±", *(_cell(column, statistics.stdev) for column in columns)])
     for line in lines:
         line.insert(3 + min(ops, 12), "|")
-    yield from _aligned(lines)
+    yield from aligned(lines)
     yield "Accuracy in %; 12 means 12 or more operators; pairs left of | are as long as those trained on."
     yield "published: not run here; quoted second-hand (Shen et al. 2019, Ordered Memory)."
 
@@ -188,13 +185,6 @@ def _table(found: dict[str, Any]) -> Iterator[str]:
 def _cell(column: Any, statistic: Any, digits: int = 1) -> str:
     known = [value for value in column if not math.isnan(value)]
     return f"{statistic(known):.{digits}f}" if known else ""
-
-
-def _aligned(lines: list[list[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        first, *rest = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        yield "  ".join([line[0].ljust(len(first)), *rest]).rstrip()
 
 
 def _progress(stream: TextIO) -> "TrainingProgress":

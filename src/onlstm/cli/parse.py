@@ -1,12 +1,14 @@
 """The command parse."""
 
+import difflib
 import json as form
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
@@ -15,12 +17,21 @@ from cyclopts import Parameter
 from onlstm import files
 from onlstm.cli.common import Threads, app, set_threads, sources
 from onlstm.errors import UserError
+from onlstm.models import DEFAULT, is_run, locate, names
 
 if TYPE_CHECKING:
     from onlstm.parse import Parse, Parser
     from onlstm.tasks.shards import Lines
 
 Format = Literal["brackets", "json", "tree", "svg", "html", "latex"]
+Words = Annotated[
+    str,
+    Parameter(
+        name="[RUN] TEXT",
+        help=f"A run folder or {DEFAULT} (the default), if the first word names one; then sentences in quotes, files "
+        "(.txt, .gz, .xz) of a sentence a line, or - (the default).",
+    ),
+]
 Record = tuple["Parse", str]
 """A parse and why its line could not be read, if so."""
 
@@ -35,8 +46,7 @@ _SHOWN, _SECONDS, _UNKNOWN = 5, 60, 0.3
 
 @app.command
 def parse(
-    run: Annotated[str, Parameter(help="A run folder.")],
-    *text: Annotated[str, Parameter(help="Sentences; files (.txt, .gz, .xz) of a sentence a line; - (the default).")],
+    *words: Words,
     format: Annotated[Format | None, Parameter(help="Default: as --out ends; on a terminal tree; brackets.")] = None,
     layer: Annotated[
         str | None, Parameter(help="1, 2, middle, last; or 1,2: the average (default: the run's).")
@@ -56,6 +66,9 @@ def parse(
 ) -> None:
     """Print the tree of each sentence. One line of text is one sentence, and the order stays.
 
+    Without a RUN the model in the box, en-small, reads the text. The first word is a RUN if it is a folder with a model
+    in it or a model's name; it is text if it is a file, a folder of text, - or has a blank in it; else it is a mistake.
+
     A line without words gives an empty line, or a JSON record without spans; so does one that is not UTF-8, with the
     reason as `error` in JSON: line n of the brackets always belongs to line n of the text. `id` counts lines from 0.
 
@@ -69,10 +82,11 @@ def parse(
     set_threads(threads)
     kind = _format("json" if json else None, format, out)
     part = shards.Shard.of(shard) if shard else None
-    lines = shards.Lines([each for word in sources(*text) or ("-",) for each in inputs(word)], stop=on_error == "stop")
+    run, text = run_and_text(words)
+    lines = shards.Lines([each for word in text for each in inputs(word)], stop=on_error == "stop")
     if part and not lines.again:
         raise UserError("--shard: not with the standard input, which only one process can read; name files")
-    folder, target = _run_folder(run), _target(out, kind, part.file(_SUFFIXES[kind]) if part else None)
+    folder, target = locate(run), _target(out, kind, part.file(_SUFFIXES[kind]) if part else None)
     model = LanguageModel.load(folder)
     gates = gates or ("lstm" if model.config.rnn == "lstm" else "forget")
     parser = Parser(model, layer=layer, decoder=decoder, distance=gates)
@@ -81,6 +95,8 @@ def parse(
     if target and settings and shards.done(target, settings):
         print(f"{target}: done already", file=sys.stderr)
         return
+    if kind != "json":
+        say_trust(run)
     if lines.typed:
         print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
     wanted = part.lines(lines.count()) if part else None
@@ -102,24 +118,66 @@ def _format(alias: Format | None, given: Format | None, out: Path | None) -> For
     return alias or given or by_name
 
 
-def _run_folder(run: str) -> Path:
-    """Return the folder of a run."""
-    if not os.path.exists(run):  # noqa: PTH110 (a sentence may be too long for a path)
-        raise UserError(
-            f'{run[:60]!r} is not a run folder; the first argument names one: onlstm parse RUN "a sentence"'
-        )
-    return Path(run)
+def run_and_text(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the run that the first word names, else the default one, and the texts; none: the standard input."""
+    first, *rest = sources(*words) or ("-",)
+    if late := [word for word in rest if is_run(word)]:
+        raise UserError(f"{late[0]}: a run; name it first, before the text")
+    if is_run(first):
+        return first, tuple(rest) or ("-",)
+    if first in ("", "-") or exists(first) or any(map(str.isspace, first)):
+        return DEFAULT, (first, *rest)
+    parent = Path(first).parent
+    beside = map(str, parent.iterdir()) if exists(str(parent)) and parent.is_dir() else ()
+    near = difflib.get_close_matches(first, [*names(), *beside], n=1)
+    alone = "check the name" if _is_path(first) else f"for a sentence of one word, name the run too: {DEFAULT} {first}"
+    way = f"did you mean {near[0]}?" if near else alone
+    raise UserError(f"{first:.60}: no such run, file or folder; {way:.100}")
+
+
+def say_trust(run: str) -> None:
+    """Say on stderr how far to trust the run's trees, if its folder does."""
+    from onlstm.lm.store import read_config
+
+    if line := read_config(locate(run)).get("trust"):
+        print(f"{Path(run).name}: {line}", file=sys.stderr)
 
 
 def inputs(word: str) -> "list[Path | str]":
     """Return the files that a word of the command line names, or the word, if it is a sentence."""
     from onlstm.text.stream import text_files
 
-    if word == "-" or os.path.exists(word):  # noqa: PTH110
+    if word == "-" or exists(word):
         return [*text_files([word])]
-    if not any(map(str.isspace, word)) and ("/" in word or word.lower().endswith(_NAMES)):
+    if _is_path(word):
         raise UserError(f"{word}: no such file; check the name")
     return [word]
+
+
+def _is_path(word: str) -> bool:
+    """Return whether it looks like the name of a file rather than a sentence, such as "he and/or she"."""
+    if any(map(str.isspace, word)):
+        return word.startswith("/") or ("/" in word and exists(word.rpartition("/")[0]))
+    return "/" in word or word.lower().endswith(_NAMES)
+
+
+def lines_of(words: Iterable[str]) -> Iterable[str]:
+    """Return the lines of files, of folders' files, of the standard input, of sentences: one after the other."""
+    from onlstm.text.stream import read_lines
+
+    def lines(each: Path | str) -> Iterable[str]:
+        if isinstance(each, Path):
+            return read_lines(each)
+        if any("\ud800" <= char <= "\udfff" for char in each):  # what Python makes of other bytes
+            raise UserError("the text is not UTF-8")
+        return each.splitlines() or [""]
+
+    return chain.from_iterable(map(lines, [each for word in words for each in inputs(word)]))
+
+
+def exists(name: str) -> bool:
+    """Return whether there is a file or folder of that name, which may be a sentence and too long for one."""
+    return os.path.exists(name)  # noqa: PTH110
 
 
 def _target(out: Path | None, kind: Format, part: str | None) -> Path | None:

@@ -1,6 +1,5 @@
 """The command draw: trees from brackets, from parses in JSON, from a treebank or from a run, as pictures."""
 
-import os
 import re
 import shutil
 import sys
@@ -14,7 +13,9 @@ from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli.common import Threads, app, set_threads, sources
+from onlstm.cli.parse import exists, inputs, say_trust
 from onlstm.errors import UserError
+from onlstm.models import DEFAULT, is_run
 
 if TYPE_CHECKING:
     from onlstm.draw import Item
@@ -47,11 +48,12 @@ class _Sentence:
 
 @app.command
 def draw(
-    *inputs: Annotated[
+    *words: Annotated[
         str,
         Parameter(
-            help='"(S (NP the cat) (VP sat))", a file of brackets or of parses in JSON, a treebank, or -; '
-            "or a run folder, then a text or a treebank for it to parse."
+            name="[RUN] TREES",
+            help='"(S (NP the cat) (VP sat))", a file of brackets or of parses in JSON, a treebank, or -; or a run '
+            f"folder, then a text or a treebank for it to parse. Text without a run is parsed by {DEFAULT}.",
         ),
     ],
     format: Annotated[Format | None, Parameter(help="Default: as --out ends (.svg, .html, .tex); else tree.")] = None,
@@ -74,28 +76,24 @@ def draw(
     from onlstm.draw import Item
 
     kind = format or _format(out)
-    run, source = _arguments(sources(*inputs), gold)
+    run, source = _arguments(sources(*words), gold)
+    found = [] if run else _read(str(source), profile)
+    if not all(each.tree for each in found):
+        run = DEFAULT
     if run:
         set_threads(threads)
-        from onlstm.lm.model import LanguageModel
-        from onlstm.parse import Parser
-
-        model = LanguageModel.load(run)
-        gates: Any = "lstm" if model.config.rnn == "lstm" else "forget"
-        parser = Parser(model, layer=layer, decoder=decoder, distance=gates)
-        chosen = _chosen(_for_a_run(parser, source, gold, profile), select, find, max)
+        parser = _parser(run, layer, decoder)
+        given = _with_gold(found, gold, profile) if found else _for_a_run(parser, source, gold, profile)
+        chosen = _chosen(given, select, find, max)
         items = [item for each in chosen if (item := _parsed(parser, each))]
     else:
-        found = _read(str(source), profile)
-        if not all(each.tree for each in found):
-            raise UserError(f"{source:.60}: neither brackets nor parses; for a text name a run first, as RUN TEXT")
         chosen = _chosen(_with_gold(found, gold, profile), select, find, max)
         items = [Item(tree=each.tree, gold=each.gold, distances=each.distances) for each in chosen if each.tree]
     if not items:
         raise UserError("there is no sentence with words in it to draw")
     if plain:
         items = [replace(item, distances=None, gates=None, mark=False) for item in items]
-    content = _content(kind, items, f"Trees of {run.name}" if run else "Trees")
+    content = _content(kind, items, f"Trees of {Path(run).name}" if run else "Trees")
     if out:
         files.write(out, content)
         print(f"{out} written", file=sys.stderr)
@@ -112,18 +110,30 @@ def _format(out: Path | None) -> Format:
     return _FORMATS[out.suffix.lower()] if out else "tree"
 
 
-def _arguments(inputs: Sequence[str], gold: str | None) -> tuple[Path | None, str | None]:
-    """Return the run folder and what to draw, either if given."""
-    if not inputs or len(inputs) > 2:
-        raise UserError(f"draw: one thing to draw, or a run folder and a text, not {len(inputs)}; as in {_EXAMPLE}")
-    first, *rest = inputs
-    if _exists(first) and (Path(first) / "config.json").is_file():
+def _arguments(words: Sequence[str], gold: str | None) -> tuple[str | None, str | None]:
+    """Return the run and what to draw, either if given; of a treebank that is only gold, the default run's trees."""
+    if not words and gold:
+        return DEFAULT, None
+    if not words or len(words) > 2:
+        raise UserError(f"draw: one thing to draw, or a run folder and a text, not {len(words)}; as in {_EXAMPLE}")
+    first, *rest = words
+    if is_run(first):
         if not rest and not gold:
             raise UserError(f'{first} is a run: name a text too, as in onlstm draw {first} "the cat sat", or --gold')
-        return Path(first), rest[0] if rest else None
+        return first, rest[0] if rest else None
     if rest:
         raise UserError(f"{first[:60]} is not a run folder; one thing to draw needs quotes around it: {_EXAMPLE}")
     return None, first
+
+
+def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
+    from onlstm.lm.model import LanguageModel
+    from onlstm.parse import Parser
+
+    model = LanguageModel.load(run)
+    say_trust(run)
+    gates: Any = "lstm" if model.config.rnn == "lstm" else "forget"
+    return Parser(model, layer=layer, decoder=decoder, distance=gates)
 
 
 def _for_a_run(parser: "Parser", source: str | None, gold: str | None, profile: str) -> list[_Sentence]:
@@ -162,14 +172,15 @@ def _with_gold(found: list[_Sentence], gold: str | None, profile: str) -> list[_
 
 def _read(source: str, profile: str, brackets: bool = False, sentence: bool = False) -> list[_Sentence]:
     """Return the trees of a treebank (a file of `brackets` too), of brackets or of JSON lines; else lines of text."""
-    from onlstm.cli.parse import inputs
     from onlstm.text.stream import read_lines, text_files
     from onlstm.trees.tree import read_brackets
 
-    inline = source != "-" and not _exists(source)
-    alone = inline and source.lstrip()[:1] not in ("(", "{") and len(source.split()) < 2
-    if alone and not (sentence and inputs(source)):
+    inline = source != "-" and not exists(source)
+    raw = inline and source.lstrip()[:1] not in ("(", "{")
+    if raw and len(source.split()) < 2 and not sentence:
         raise UserError(f'{source[:60]}: no such file; brackets begin with "(", as in {_EXAMPLE}')
+    if raw:
+        inputs(source)  # which knows a mistyped name
     if _is_bank(source, profile, brackets):
         return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in _bank(source, profile).trees]
     lines = source.splitlines() if inline else [line for path in text_files([source]) for line in read_lines(path)]
@@ -279,14 +290,10 @@ def _content(kind: Format, items: "list[Item]", title: str) -> str:
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _exists(name: str) -> bool:
-    return os.path.exists(name)  # noqa: PTH110 (brackets may be too long for a path)
-
-
 def _is_bank(name: str, profile: str, brackets: bool) -> bool:
     """Return whether it is a treebank: a folder, an archive, XML or, if these may be, brackets with a tag a word."""
-    if not _exists(name) or not Path(name).is_file():
-        return _exists(name) and Path(name).is_dir()
+    if not exists(name) or not Path(name).is_file():
+        return exists(name) and Path(name).is_dir()
     with Path(name).open("rb") as file:
         head = file.read(2000).lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith((b"PK", b"<")) or ".tar" in name or name.endswith((".tgz", ".txz", ".tbz2")):

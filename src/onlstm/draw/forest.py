@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from onlstm.draw.item import Item, drawn_nodes, right_to_left, visible
+from onlstm.draw.item import Item, drawn_nodes, parents, right_to_left, visible
 
 if TYPE_CHECKING:
     from onlstm.trees.tree import Tree
@@ -76,16 +76,11 @@ def latex(items: "Tree | Item | Iterable[Tree | Item]") -> str:
             row.append(_forest(item.gold, missed, "missed", scripts))
         rows.append("  " + " &\n  ".join(row))
         depth = max(depth, _depth(item.tree), _depth(item.gold) if item.gold else 0)
-    head = _PREAMBLE % f"{max(3, min(12, 240 // max(1, depth)))}pt"
+    engine, fonts = "pdflatex", "\\usepackage[T1]{fontenc}\n\\usepackage{lmodern}\n"
     if scripts:
-        head = (
-            "% Compile with lualatex, or with xelatex (no coloured emoji).\n"
-            + head
-            + _UNICODE
-            + "".join(map(_fonts, sorted(scripts)))
-        )
-    else:
-        head = "% Compile with pdflatex.\n" + head + "\\usepackage[T1]{fontenc}\n\\usepackage{lmodern}\n"
+        engine = "lualatex, or with xelatex (no coloured emoji)"
+        fonts = _UNICODE + "".join(map(_fonts, sorted(scripts)))
+    head = f"% Compile with {engine}.\n" + _PREAMBLE % f"{max(3, min(12, 240 // max(1, depth)))}pt" + fonts
     body = " \\\\[3ex]\n".join(rows)
     return f"{head}\\begin{{document}}\n\\begin{{tabular}}{{cc}}\n{body}\n\\end{{tabular}}\n\\end{{document}}\n"
 
@@ -148,11 +143,7 @@ def _fonts(script: str) -> str:
 
 def _depth(tree: "Tree") -> int:
     """Return the most nodes around a word."""
-    deepest = 0
-    ends: list[int] = []
-    for node in drawn_nodes(tree):
-        while ends and ends[-1] <= node.start:
-            ends.pop()
-        ends.append(node.end)
-        deepest = max(deepest, len(ends))
-    return deepest
+    depths = [0]  # outside, then at each node
+    for parent in parents(drawn_nodes(tree), len(tree.words))[0]:
+        depths.append(depths[parent + 1] + 1)
+    return max(depths)

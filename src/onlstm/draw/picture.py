@@ -252,16 +252,14 @@ class _Frame:
             for k, boxes in enumerate(shades)
             if boxes
         )
-        return f'<g fill="#2b5c94" shape-rendering="crispEdges">{drawn}</g>' + self._caption(
-            "master gate", self.heat, self.rows / 2 + 3
-        )
+        caption = self._caption("master gate", self.heat, self.rows / 2 + 3)
+        return f'<g fill="#2b5c94" shape-rendering="crispEdges">{drawn}</g>{caption}'
 
     def _caption(self, text: str, d: float, middle: float) -> str:
         side = "start" if self.down != self.rtl else "end"
         style = f' font-size="{_SMALL + 1}" fill="{GREY}"'
-        return (
-            self._text(-6, d, text, side, 0, style) if self.down else self._text(-8, d + middle, text, side, 0, style)
-        )
+        place = (-6, d) if self.down else (-8, d + middle)
+        return self._text(*place, text, side, more=style)
 
 
 def _slots(tree: "Tree") -> list[float]:

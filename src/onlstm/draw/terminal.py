@@ -1,6 +1,5 @@
 """A tree for the terminal: the root at the left, one line a word; in sections where it would be too wide."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,25 +43,17 @@ def text(tree: "Tree", width: int | None = None) -> Iterator[str]:
     words = [_clipped(word, width // 2) for word in words]
     nodes = [(start, end, _clipped(label, width // 4)) for start, end, label in nodes]
     after, cut = _cuts(words, nodes, width)
-    waiting, number = deque([0]), 0
-    while waiting:
+    roots = [0]
+    for number, root in enumerate(roots):  # each section adds those of the ones cut off from it
         if number:
             yield f"▸{number}"
-        root = waiting.popleft()
-        yield from _lines(*_section(words, nodes, root, after, cut, number + len(waiting), waiting))
-        number += 1
+        yield from _lines(*_section(words, nodes, root, after, cut, roots))
 
 
 def _section(
-    words: Sequence[str],
-    nodes: Sequence[_Node],
-    root: int,
-    after: Sequence[int],
-    cut: set[int],
-    count: int,
-    waiting: deque[int],
+    words: Sequence[str], nodes: Sequence[_Node], root: int, after: Sequence[int], cut: set[int], roots: list[int]
 ) -> tuple[list[str], list[_Node]]:
-    """Return the words and nodes under a node, references to the nodes cut off instead of these; queue them."""
+    """Return the words and nodes under a node, references to the nodes cut off instead of these; add them to roots."""
     shown: list[str] = []
     inside: list[_Node] = []
     place = {}  # from words of the sentence to those of the section
@@ -73,9 +64,8 @@ def _section(
             inside.append(nodes[k])
             k += 1
         if k < after[root] and nodes[k][0] == i:
-            count += 1
-            waiting.append(k)
-            shown.append(f"▸{count}")
+            shown.append(f"▸{len(roots)}")
+            roots.append(k)
             i, k = nodes[k][1], after[k]
         else:
             shown.append(words[i])

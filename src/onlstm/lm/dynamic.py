@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import Evaluation, at_least_one, evaluating, tokenizer_of, unk_rate
-from onlstm.lm.softmax import AdaptiveSoftmax
-from onlstm.lm.stream import Columns
+from onlstm.lm.softmax import word_log_probs
+from onlstm.lm.stream import read_on
 
 LRS = (0.03, 0.1, 0.3, 1.0)
 DECAYS = (0.0, 0.001, 0.01)
@@ -53,20 +53,13 @@ def evaluate_dynamic(
         raise UserError(f"lr {lr}: a number of 0 or more is needed")
     if not 0 <= decay <= 1:
         raise UserError(f"decay {decay}: from 0 to 1 is needed")
-    tokenizer = tokenizer_of(model)
-    columns = Columns(np.concatenate(([tokenizer.eos_id], ids)), 1)
-    state: States | None = None
     total = 0.0
-    with evaluating(model) as device, _restored(model) as (weights, origin):
-        for first in range(0, len(ids), window):
-            now, words = (each.to(device) for each in columns.window(first, window))
-            hidden, state, _ = model.encode(now, state)
-            log_p = _log_probs(model, hidden[:, 0], words[:, 0])
+    with evaluating(model), _restored(model) as (weights, origin):
+        for hidden, words in read_on(model, ids, window):
+            log_p = word_log_probs(model.head, hidden, words)
             total -= log_p.detach().sum(dtype=torch.float64).item()
-            state = tuple((h.detach(), c.detach()) for h, c in state)
-            if first + window < len(ids):
-                _learn(-log_p.mean(), weights, origin, lr, decay)
-    return Evaluation(nll=total / len(ids), tokens=len(ids), unk_rate=unk_rate(tokenizer, ids))
+            _learn(-log_p.mean(), weights, origin, lr, decay)
+    return Evaluation(nll=total / len(ids), tokens=len(ids), unk_rate=unk_rate(tokenizer_of(model), ids))
 
 
 def tune_dynamic(
@@ -101,15 +94,6 @@ def _restored(model: LanguageModel) -> Iterator[tuple[_Weights, list[Tensor]]]:
         with torch.no_grad():
             for weight, first in zip(weights, origin, strict=True):
                 weight.copy_(first)
-
-
-def _log_probs(model: LanguageModel, hidden: Tensor, words: Tensor) -> Tensor:
-    """Return what `word_log_probs` does, with its gradient."""
-    head = model.head
-    if isinstance(head, AdaptiveSoftmax):
-        output: Tensor = head(hidden, words).output
-        return output
-    return head.log_probs(hidden).gather(1, words[:, None])[:, 0]
 
 
 def _learn(loss: Tensor, weights: _Weights, origin: list[Tensor], lr: float, decay: float) -> None:

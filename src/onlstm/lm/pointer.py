@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import Evaluation, at_least_one, evaluating, tokenizer_of, unk_rate
 from onlstm.lm.softmax import word_log_probs
-from onlstm.lm.stream import Columns
+from onlstm.lm.stream import read_on
 
 THETAS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)
 LAMS = (0.0, 0.01, 0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5)
@@ -74,10 +74,8 @@ def _mixtures(
     at_least_one(size=size, tokens=len(ids), thetas=len(thetas), lams=len(lams))
     if any(not 0 <= lam < 1 for lam in lams):
         raise UserError(f"lambda {', '.join(map(str, lams))}: from 0 to less than 1 is needed")
-    shares: Tensor | None = None
-    for first, log_p, hidden, words in _blocks(model, ids, size):
-        if shares is None:
-            shares = torch.tensor(lams, dtype=log_p.dtype, device=log_p.device)[:, None]
+    shares = model.embedding.weight.new_tensor(lams)[:, None]
+    for log_p, hidden, words in _blocks(model, ids, size):
         count = len(log_p)
         here = torch.arange(len(words), device=log_p.device)
         ago = here[-count:, None] - here  # places between t and i
@@ -89,26 +87,21 @@ def _mixtures(
             weights = (theta * products).masked_fill_(unseen, -torch.inf).softmax(-1)
             cached = weights.masked_fill_(~same, 0).sum(-1).log()
             mixed = torch.logaddexp(log_p + (1 - shares).log(), cached + shares.log())
-            if first == 0:
+            if count == len(words):  # nothing before
                 mixed[:, 0] = log_p[0]
             found.append(mixed)
         yield torch.stack(found)
 
 
 @torch.no_grad()
-def _blocks(model: LanguageModel, ids: np.ndarray, size: int) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-    """Yield for each block of T tokens its place, the model's log-probabilities (T,), and states and words of T + size.
+def _blocks(model: LanguageModel, ids: np.ndarray, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield for each block of T tokens the model's log-probabilities (T,), and states and words of T + size.
 
     Those of the `size` places before the block (as far as there are any) come first.
     """
-    columns = Columns(np.concatenate(([tokenizer_of(model).eos_id], ids)), 1)
     block = max(16, min(512, _PRODUCTS_AT_ONCE // size))
-    state: States | None = None
     hidden = words = None
-    for first in range(0, len(ids), block):
-        now, after = (each.to(model.embedding.weight.device) for each in columns.window(first, block))
-        output, state, _ = model.encode(now, state)
-        h, after = output[:, 0], after[:, 0]
+    for h, after in read_on(model, ids, block):
         hidden = h if hidden is None else torch.cat((hidden[-size:], h))
         words = after if words is None else torch.cat((words[-size:], after))
-        yield first, word_log_probs(model.head, h, after), hidden, words
+        yield word_log_probs(model.head, h, after), hidden, words

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from onlstm.lm.model import LanguageModel, States
 from onlstm.lm.score import evaluating, tokenizer_of
-from onlstm.lm.softmax import FullSoftmax, Head
+from onlstm.lm.softmax import FullSoftmax, Head, slices
 
 Tile = Callable[[Tensor], Tensor]
 Place = tuple[int, int]
@@ -23,8 +24,6 @@ Place = tuple[int, int]
 
 _TILE = 512
 """Words whose logits are computed together: for 1024 prefixes they stay in a processor's cache."""
-_LOGITS_AT_ONCE = 1 << 22
-"""In memory, of the heads that cannot be tiled."""
 
 
 class _Level(NamedTuple):
@@ -120,12 +119,12 @@ def _trie(
                 scored[depth][-1] = True
         ends[k] = len(now), len(ids[len(now)]) - 1
         before = now
-    return [_level(*level) for level in zip(ids, parents, scored, [*parents[1:], []], strict=True)], starts, ends
-
-
-def _level(ids: list[int], parents: list[int], scored: list[bool], below: list[int]) -> _Level:
-    inner = np.unique(np.array(below, np.int64))
-    return _Level(np.array(ids), np.array(parents), np.array(scored), inner, np.zeros(len(ids)))
+    below = [np.unique(np.array(each, np.int64)) for each in (*parents[1:], [])]
+    levels = [
+        _Level(np.array(last), np.array(above), np.array(wanted), inner, np.zeros(len(last)))
+        for last, above, wanted, inner in zip(ids, parents, scored, below, strict=True)
+    ]
+    return levels, starts, ends
 
 
 def _run(model: LanguageModel, tiles: list[Tile], levels: list[_Level], now: _Slice) -> States:
@@ -146,7 +145,7 @@ def _run(model: LanguageModel, tiles: list[Tile], levels: list[_Level], now: _Sl
     longer = first + np.flatnonzero(below.scored[first:last])
     nodes, rows = np.unique(below.parents[longer], return_inverse=True)
     h = hidden[0, tensor(np.searchsorted(now.nodes, nodes))]
-    found = _log_probs(model, tiles, h, tensor(rows), tensor(below.ids[longer]))
+    found = _log_probs(model.head, tiles, h, tensor(rows), tensor(below.ids[longer]))
     below.sums[longer] += found.double().cpu().numpy()
     return states
 
@@ -159,18 +158,17 @@ def _below(levels: list[_Level], now: _Slice, states: States, at_once: int) -> l
     return [_Slice(now.depth + 1, nodes, now.nodes, states) for nodes in parts]
 
 
-def _log_probs(model: LanguageModel, tiles: list[Tile], h: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
+def _log_probs(head: Head, tiles: list[Tile], h: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
     """Return the log-probability (N,) of ids (N,) after the states h[rows]; rows never fall."""
-    head, out = model.head, [h.new_zeros(0)]
+    out = [h.new_zeros(0)]
     if type(head) is FullSoftmax:
         total = _normaliser(tiles, h)
         for row, each in zip(rows.split(_TILE), ids.split(_TILE), strict=True):
             out.append((h[row] * head.weight[each]).sum(-1) + head.bias[each] - total[row])
         return torch.cat(out)
-    step = max(1, _LOGITS_AT_ONCE // (model.config.vocab_size * max(1, model.config.mos)))
-    for first in range(0, len(h), step):
-        here = (rows >= first) & (rows < first + step)
-        out.append(head.log_probs(h[first : first + step])[rows[here] - first, ids[here]])
+    for part in slices(len(h), head):
+        here = (rows >= part.start) & (rows < part.stop)
+        out.append(head.log_probs(h[part])[rows[here] - part.start, ids[here]])
     return torch.cat(out)
 
 
@@ -184,17 +182,9 @@ def _tiles(head: Head) -> list[Tile]:
     if single and torch.backends.mkldnn.is_available() and hasattr(onednn, "_linear_pointwise"):
         # What PyTorch's compiler uses: weights that are rearranged once are read an eighth faster.
         packed = [(onednn._reorder_linear_weight(weight), bias) for weight, bias in parts]
-        return [partial(_packed, onednn._linear_pointwise, *part) for part in packed]
-    return [partial(_plain, *part) for part in parts]
-
-
-def _packed(linear: Any, weight: Tensor, bias: Tensor, h: Tensor) -> Tensor:
-    logits: Tensor = linear(h, weight, bias, "none", [], "")
-    return logits
-
-
-def _plain(weight: Tensor, bias: Tensor, h: Tensor) -> Tensor:
-    return torch.addmm(bias, h, weight.t())
+        linear = partial(onednn._linear_pointwise, attr="none", scalars=[], algorithm="")
+        return [partial(linear, W=weight, B=bias) for weight, bias in packed]
+    return [partial(F.linear, weight=weight, bias=bias) for weight, bias in parts]
 
 
 def _normaliser(tiles: list[Tile], h: Tensor) -> Tensor:

@@ -89,18 +89,15 @@ def score_each(
         raise UserError("sentences: a list of sentences is needed, not a string; for a single one write [text]")
     at_least_one(tokens_at_once=tokens_at_once)
     tokenizer = tokenizer_of(model)
-    words: list[list[str]] = []
-    ids: list[list[int]] = []
+    chunk: list[tuple[list[str], list[int]]] = []
     waiting = 0
     for sentence in sentences:
-        each_words, each_ids = words_and_ids(tokenizer, sentence)
-        words.append(each_words)
-        ids.append(each_ids)
-        waiting += len(each_ids)
-        if len(ids) >= _SENTENCES or waiting >= _WORDS:
-            yield from _scores(model, words, ids, tokens_at_once)
-            words, ids, waiting = [], [], 0
-    yield from _scores(model, words, ids, tokens_at_once)
+        chunk.append(words_and_ids(tokenizer, sentence))
+        waiting += len(chunk[-1][1])
+        if len(chunk) >= _SENTENCES or waiting >= _WORDS:
+            yield from _scores(model, chunk, tokens_at_once)
+            chunk, waiting = [], 0
+    yield from _scores(model, chunk, tokens_at_once)
 
 
 def evaluate(
@@ -167,10 +164,11 @@ def at_least_one(**options: int) -> None:
 
 
 def _scores(
-    model: LanguageModel, words: list[list[str]], ids: list[list[int]], tokens_at_once: int
+    model: LanguageModel, chunk: list[tuple[list[str], list[int]]], tokens_at_once: int
 ) -> Iterator[SentenceScore]:
-    for each_words, each_ids, found in zip(words, ids, _surprisals(model, ids, tokens_at_once), strict=True):
-        yield SentenceScore(words=each_words, ids=each_ids, surprisal=found[:-1], eos=found[-1])
+    surprisals = _surprisals(model, [ids for _, ids in chunk], tokens_at_once)
+    for (words, ids), found in zip(chunk, surprisals, strict=True):
+        yield SentenceScore(words=words, ids=ids, surprisal=found[:-1], eos=found[-1])
 
 
 @torch.no_grad()

@@ -76,19 +76,19 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
 Head = FullSoftmax | AdaptiveSoftmax
 
 
-@torch.no_grad()
 def word_log_probs(head: Head, h: Tensor, words: Tensor) -> Tensor:
     """Return the log-probability (N,) of words (N,) after states (N, H)."""
-    out = torch.empty(len(words), dtype=h.dtype, device=h.device)
-    for rows in _slices(len(words), head):
+    found = [h.new_zeros(0)]
+    for rows in slices(len(words), head):
         if isinstance(head, AdaptiveSoftmax):
-            out[rows] = head(h[rows], words[rows]).output
+            found.append(head(h[rows], words[rows]).output)
         else:
-            out[rows] = head.log_probs(h[rows]).gather(1, words[rows, None])[:, 0]
-    return out
+            found.append(head.log_probs(h[rows]).gather(1, words[rows, None])[:, 0])
+    return torch.cat(found)
 
 
-def _slices(count: int, head: Head) -> Iterator[slice]:
+def slices(count: int, head: Head) -> Iterator[slice]:
+    """Yield which of so many states to ask `log_probs` about at once."""
     width = head.n_classes if isinstance(head, AdaptiveSoftmax) else head.weight.shape[0]
     return _rows(count, width * getattr(head, "k", 1))
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from onlstm import __version__, files
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.models import locate, names
 from onlstm.settings import build
 from onlstm.text.tokenizer import Tokenizer
 
@@ -25,13 +26,13 @@ FORMAT_VERSION = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 
 
-def save_model(model: LanguageModel, folder: Path) -> None:
-    """Write the model's folder."""
-    save_description(model, folder)
-    save_weights(model, folder)
+def save_model(model: LanguageModel, folder: Path, *, half: bool = False, **facts: str) -> None:
+    """Write the model's folder; with `half`, its weights in half precision. Facts go into config.json."""
+    save_description(model, folder, **facts)
+    save_weights(model, folder, half=half)
 
 
-def save_description(model: LanguageModel, folder: Path) -> None:
+def save_description(model: LanguageModel, folder: Path, **facts: str) -> None:
     """Write everything but the weights."""
     folder.mkdir(parents=True, exist_ok=True)
     model.tokenizer.save(folder / TOKENIZER)
@@ -40,20 +41,26 @@ def save_description(model: LanguageModel, folder: Path) -> None:
         "onlstm_version": __version__,
         "model": asdict(model.config),
         "tokenizer_sha256": _sha256(folder / TOKENIZER),
+        **facts,
     }
     files.write(folder / CONFIG, json.dumps(described, indent=1) + "\n")
 
 
-def save_weights(model: LanguageModel, folder: Path) -> None:
+def save_weights(model: LanguageModel, folder: Path, *, half: bool = False) -> None:
     """Write the weights alone."""
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    kind = torch.float16 if half else None
+    tensors = {name: value.detach().to("cpu", kind).contiguous() for name, value in model.state_dict().items()}
     if model.config.tied:
         del tensors["decoder.weight"]
     files.write(folder / WEIGHTS, save(tensors, {"sha256": _digest(tensors)}))  # one entry: their order is random
 
 
 def load_model(folder: Path) -> LanguageModel:
-    """Return the model of a folder, in evaluation mode, with its tokenizer."""
+    """Return the model of a folder, or of that name in the box, in evaluation mode, with its tokenizer.
+
+    Weights in half precision are read into float32.
+    """
+    folder = locate(folder)
     described = read_config(folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if _sha256(folder / TOKENIZER) != described.get("tokenizer_sha256"):
@@ -80,8 +87,10 @@ def load_model(folder: Path) -> LanguageModel:
 def read_config(folder: Path) -> dict[str, Any]:
     """Return what config.json says, or a `UserError` that tells what the folder is instead."""
     path = folder / CONFIG
+    if not folder.exists():
+        raise UserError(f"{folder}: no such model folder; by name there is {', '.join(names())}")
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such model folder" if not folder.exists() else f"{folder}: a file, not a folder")
+        raise UserError(f"{folder}: a file, not a folder")
     if not path.is_file():
         there = ", ".join(sorted(item.name for item in folder.iterdir())[:5]) or "nothing"
         raise UserError(f"{folder}: not a model folder: no {CONFIG} (there is {there})")

@@ -16,12 +16,21 @@ from onlstm import files
 from onlstm.errors import UserError
 from onlstm.report import tables
 from onlstm.report.language_modelling import LANGUAGE_MODELLING
+from onlstm.report.logic import LOGIC
 from onlstm.report.parsing import PARSING
 from onlstm.report.result import Result, read
+from onlstm.report.syntax import AGREEMENT, BLIMP, SYNEVAL
 
 __all__ = ["Published", "Result", "collect", "published", "render", "write"]
 
-_SECTIONS = {"language-model": LANGUAGE_MODELLING, "parsing": PARSING}
+_SECTIONS = {
+    "language-model": LANGUAGE_MODELLING,
+    "parsing": PARSING,
+    "syneval": SYNEVAL,
+    "blimp": BLIMP,
+    "agreement": AGREEMENT,
+    "logic": LOGIC,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +85,8 @@ def render(results: Sequence[Result], quoted: Sequence[Published]) -> str:
     blocks = ["# Results", f"Made by `onlstm report`; do not edit. {marks}"]
     for kind, section in _SECTIONS.items():
         if runs := [each for each in results if each["kind"] == kind]:
-            blocks += [f"## {section.title}", *section.paragraphs(runs), "### Published, not run here"]
+            blocks += [f"## {section.title}", *section.paragraphs(runs)]
+            blocks += ["### Published, not run here"] * bool(section.tables)
             for table, line in section.tables.items():
                 blocks += [line] * bool(line) + _quoted([each for each in quoted if each.table == table])
     return "\n\n".join(blocks) + "\n"

@@ -126,17 +126,16 @@ def check(name: str, steps: int = 4) -> None:
     x = torch.randn(steps, shape.batch, shape.sizes[0])
     results = []
     for stack in (fused, eager):
-        y, distances = x.clone().requires_grad_(), []
-        leaf = y
+        leaf = y = x.clone().requires_grad_()
+        distances: list[Tensor] = []
         for layer in stack:
             assert isinstance(layer, ONLSTM)
             y, _, d = layer.scan(y)
             distances += [d.forget, d.input]
         (y.square().sum() + sum(d.sum() for d in distances)).backward()
-        results.append([y, *distances, leaf.grad, *(p.grad for p in stack.parameters())])
-    with torch.no_grad():
-        results[0].append(_forward(fused, x))
-        results[1].append(_forward(eager, x))
+        with torch.no_grad():
+            inference = _forward(stack, x)
+        results.append([y, *distances, leaf.grad, *(p.grad for p in stack.parameters()), inference])
     for k, (got, want) in enumerate(zip(*results, strict=True)):
         error = (got - want).abs().max() / want.abs().max().clamp(min=1e-3)
         if not error < 1e-4:

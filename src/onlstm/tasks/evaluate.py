@@ -6,9 +6,8 @@ it is reported on is said to be so.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -16,7 +15,7 @@ from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.parse import Distance, Parser, layer_numbers
-from onlstm.tasks.parsing import Decoding, Forest, Layers, Row, baselines, forests, rows, untrained, votes
+from onlstm.tasks.parsing import Decoding, Forest, Layers, Row, agreed, baselines, forests, rows, untrained
 from onlstm.tasks.reading import Reading, given_trees, is_penn, overlap, readings
 from onlstm.tasks.results import model_facts, save
 from onlstm.trees.metrics import RULES
@@ -67,9 +66,7 @@ def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
     request = replace(request, rules=list(dict.fromkeys(request.rules)), decoders=list(dict.fromkeys(request.decoders)))
     _check(request)
     started = time.perf_counter()
-    models = [_Model(path, LanguageModel.load(path)) for path in request.runs]
-    for each in models:
-        _parser(request, each.model), _layers(request, each.model)  # now, not after the work
+    models = [_Model.of(request, LanguageModel.load(path), path) for path in request.runs]
     made: list[Row] = []
     overlaps: list[tuple[float | None, float]] = []
     for punctuated in sorted({RULES[name].punctuation for name in request.rules}, reverse=True):
@@ -77,7 +74,7 @@ def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
         reads = [_readings(request, bank, each.model) for each in models]
         others = _others(request, bank)
         trees = _forests(request, models, reads, say)
-        trees += [*_agreed(trees), *_blank(request, models, reads, say), *others]
+        trees += [*agreed(trees), *_blank(request, models, reads, say), *others]
         for rule in (name for name in request.rules if RULES[name].punctuation == punctuated):
             say(f"Scoring {len(trees)} sets of trees by rule {rule} …")
             made += rows(bank.trees, trees, rule)
@@ -88,17 +85,7 @@ def run(request: Request, say: Say = lambda line: None) -> dict[str, Any]:
     if request.words:
         files.write(request.words, "".join(" ".join(tree.words) + "\n" for tree in bank.trees))
     found = {
-        "treebank": {
-            "path": str(request.treebank),
-            "profile": bank.profile.name,
-            "split": bank.split,
-            "sentences": len(bank.trees),
-            "words": sum(len(tree.words) for tree in bank.trees),
-            "skipped": dict(bank.skipped),
-            "discontinuous": bank.discontinuous,
-            "seen_share": max((seen for seen, _ in overlaps if seen is not None), default=None),
-            "unk_share": overlaps[0][1] if overlaps else None,
-        },
+        "treebank": _described(request, bank, overlaps),
         "mapping": request.mapping,
         "gates": request.gates or "forget",
         "headline": _headline(request, bank, models, made, say),
@@ -156,10 +143,37 @@ def _read(request: Request, punctuation: bool = False) -> Treebank:
     return bank
 
 
+def _described(request: Request, bank: Treebank, overlaps: Sequence[tuple[float | None, float]]) -> dict[str, Any]:
+    return {
+        "path": str(request.treebank),
+        "profile": bank.profile.name,
+        "split": bank.split,
+        "sentences": len(bank.trees),
+        "words": sum(len(tree.words) for tree in bank.trees),
+        "skipped": dict(bank.skipped),
+        "discontinuous": bank.discontinuous,
+        "seen_share": max((seen for seen, _ in overlaps if seen is not None), default=None),
+        "unk_share": overlaps[0][1] if overlaps else None,
+    }
+
+
 class _Model(NamedTuple):
     path: Path | None
     """None: untrained."""
-    model: LanguageModel
+    parser: Parser
+    layers: list[Layers]
+    """Those that were asked for, each once; none: every one."""
+
+    @classmethod
+    def of(cls, request: Request, model: LanguageModel, path: Path | None = None) -> "_Model":
+        parser = Parser(model, distance=request.gates or ("lstm" if model.config.rnn == "lstm" else "forget"))
+        found = [layer_numbers(given, model.config.num_layers) for given in request.layers]
+        layers = dict.fromkeys(numbers if len(numbers) > 1 else numbers[0] for numbers in found)
+        return cls(path, parser, list(layers))
+
+    @property
+    def model(self) -> LanguageModel:
+        return self.parser.model
 
     @property
     def system(self) -> str:
@@ -171,26 +185,15 @@ def _forests(request: Request, models: Sequence[_Model], reads: Sequence[Sequenc
     made: list[Forest] = []
     for each, read in zip(models, reads, strict=True):
         say(f"Parsing {len(read):,} sentences with {each.path or 'an untrained model'} …")
-        how: Any = {"layers": _layers(request, each.model), "decoders": request.decoders}
         run = str(each.path) if each.path else None
-        made += forests(_parser(request, each.model), read, system=each.system, run=run, **how)
+        made += forests(each.parser, read, system=each.system, run=run, layers=each.layers, decoders=request.decoders)
     return made
-
-
-def _parser(request: Request, model: LanguageModel) -> Parser:
-    return Parser(model, distance=request.gates or ("lstm" if model.config.rnn == "lstm" else "forget"))
-
-
-def _layers(request: Request, model: LanguageModel) -> list[Layers]:
-    """Return the layers that were asked for, each once; none: every one."""
-    found = [layer_numbers(given, model.config.num_layers) for given in request.layers]
-    return list(dict.fromkeys(numbers if len(numbers) > 1 else numbers[0] for numbers in found))
 
 
 def _blank(request: Request, models: Sequence[_Model], reads: Sequence[Sequence[Reading]], say: Say) -> list[Forest]:
     """Return the trees of the first model without its training."""
     decoders = [name for name in request.decoders if name != "vote"] or ["paper"]
-    blank = [_Model(None, untrained(each.model)) for each in models[:1]]
+    blank = [_Model.of(request, untrained(each.model)) for each in models[:1]]
     return _forests(replace(request, decoders=decoders), blank, reads[:1], say)
 
 
@@ -198,15 +201,6 @@ def _others(request: Request, bank: Treebank) -> list[Forest]:
     """Return the given trees and the baselines."""
     given = [Forest(system="trees", run=str(path), trees=given_trees(path, bank)) for path in [request.trees] if path]
     return given + baselines(bank.trees)
-
-
-def _agreed(made: Sequence[Forest]) -> Iterator[Forest]:
-    """Yield the votes of several runs, for each way their trees were made."""
-    runs = sorted(made, key=lambda forest: str(forest.key))
-    for (system, layer, decoder), group in groupby(runs, key=lambda forest: forest.key):
-        each = list(group)
-        if len(each) > 1:
-            yield Forest(system="vote", run=f"{len(each)} {system}", layer=layer, decoder=decoder, trees=votes(each))
 
 
 def _readings(request: Request, bank: Treebank, model: LanguageModel) -> list[Reading]:
@@ -222,7 +216,7 @@ def _headline(
     """Return the one row to report, its layer and decoder chosen without the labels it is scored by."""
     if not models:
         return None
-    config, rule, asked = models[0].model.config, request.rules[0], _layers(request, models[0].model)
+    config, rule, asked = models[0].model.config, request.rules[0], models[0].layers
     layer: Layers = config.parse_layer or config.num_layers // 2 + 1
     decoder: Decoding | None = request.decoders[0]
     chosen = "the layer that the model folder names" if config.parse_layer else "the middle layer, as in the paper"
@@ -249,7 +243,7 @@ def _chosen_on_dev(
     if not kept:
         raise UserError(f"--dev {request.dev}: all of its sentences are in the treebank to be scored; choose on others")
     same = [each for each in models if each.system == models[0].system]
-    reads = [[each[k] for k in kept] for each in (_readings(there, dev, model) for _, model in same)]
+    reads = [[each[k] for k in kept] for each in (_readings(there, dev, one.model) for one in same)]
     found = rows([dev.trees[k] for k in kept], _forests(there, same, reads, say), request.rules[0], ["all"])
     best = max((row for row in found if row.runs == len(same)), key=lambda row: row.f1 or 0)
     out = f", {left:,} sentences left out that are scored here" if (left := len(dev.trees) - len(kept)) else ""

@@ -8,7 +8,6 @@ the limit on its length.
 import math
 import random
 import re
-from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -119,8 +118,7 @@ class Grammar:
             elif top.is_word:
                 words.append(top.text)
             else:
-                rules, sums = self.rules[top.text], self.sums[top.text]
-                rule = rules[bisect(sums, rng.random() * sums[-1], hi=len(sums) - 1)]
+                [rule] = rng.choices(self.rules[top.text], cum_weights=self.sums[top.text])
                 room -= rule.least - self.shortest[top.text]
                 if room < 0:
                     return None
@@ -276,10 +274,8 @@ def _check_ends(rules: Mapping[str, tuple[Rule, ...]], shortest: Mapping[str, fl
     while endless:
         symbol = next(symbol for symbol, _ in _needs(rules[endless[-1]]) if shortest[symbol] == math.inf)
         if symbol in endless:
-            line = rules[symbol][0].line
-            raise UserError(
-                f"{source}:{line}: {symbol} never ends: add an alternative that does without another {symbol}"
-            )
+            where = f"{source}:{rules[symbol][0].line}"
+            raise UserError(f"{where}: {symbol} never ends: add an alternative that does without another {symbol}")
         endless.append(symbol)
 
 

@@ -26,6 +26,7 @@ from onlstm.tasks import results
 from onlstm.text import corpus as text
 from onlstm.text.stream import text_files
 from onlstm.train import checkpoint
+from onlstm.train.stopping import Stopping
 from onlstm.train.trainer import Listener, Trainer
 from onlstm.train.world import World
 from onlstm.trees.distances import tree_from_distances
@@ -56,7 +57,7 @@ def run(
     world = World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
-        caught = stack.enter_context(_Stopping())
+        caught = stack.enter_context(Stopping())
         if world.rank:
             say, listeners = (lambda line: None), ()
         data = _corpus(request, chosen, world, stack, say)
@@ -86,11 +87,11 @@ def run(
             trainer.save()  # from now on there is something to resume
         if world.rank == 0:
             store.save_description(model, request.out)
-        caught.trainer = trainer
+        caught.stop = trainer.stop
         if not trainer.run():
             say(f"Stopped at step {trainer.progress.step:,}; saved in {request.out}: go on with --resume")
             return caught.signal or signal.SIGTERM  # that of another process
-        caught.trainer = None
+        caught.stop = None
         return _result(request, chosen, data, trainer, say) if world.rank == 0 else {}
 
 
@@ -149,28 +150,6 @@ def _corpus(request: Request, chosen: Recipe, world: World, stack: ExitStack, sa
     if world.from_first(str(problem or "")):
         raise problem or SystemExit(2)  # the first process says what it is
     return text.load(folder)
-
-
-class _Stopping:
-    """SIGINT and SIGTERM end the training after a step; before and after it, and for the second time, at once."""
-
-    def __init__(self) -> None:
-        self.trainer: Trainer | None = None
-        self.signal: signal.Signals | None = None
-
-    def __enter__(self) -> "_Stopping":
-        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _ask(self, number: int, frame: object) -> None:
-        if self.trainer is None or self.signal:
-            raise KeyboardInterrupt
-        self.signal = signal.Signals(number)
-        self.trainer.stop()
 
 
 def _trees(trainer: Trainer, valid: np.ndarray, say: Say) -> Listener:

@@ -7,7 +7,7 @@ seeds whose trees were made the same way get a mean. The treebanks' side of it i
 import math
 import random
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, get_args
@@ -85,17 +85,13 @@ class Row:
 
 def baselines(gold: Sequence[Tree]) -> list[Forest]:
     """Return what stands beside every parser: left, right, balanced, random trees of five seeds, best binary trees."""
-    made = {
-        name: [make(tree.words) for tree in gold]
-        for name, make in (("left", branching.left), ("right", branching.right), ("balanced", branching.balanced))
-    }
-    rngs = [random.Random(seed) for seed in range(RANDOM_SEEDS)]
-    chance = [
-        Forest(system="random", run=f"seed {k}", trees=[branching.random_tree(tree.words, rng) for tree in gold])
-        for k, rng in enumerate(rngs)
-    ]
-    best = Forest(system="oracle", trees=[branching.oracle(tree) for tree in gold])
-    return [*(Forest(system=name, trees=trees) for name, trees in made.items()), *chance, best]
+    fixed = {"left": branching.left, "right": branching.right, "balanced": branching.balanced}
+    made = [Forest(system=name, trees=[make(tree.words) for tree in gold]) for name, make in fixed.items()]
+    for seed in range(RANDOM_SEEDS):
+        rng = random.Random(seed)
+        trees = [branching.random_tree(tree.words, rng) for tree in gold]
+        made.append(Forest(system="random", run=f"seed {seed}", trees=trees))
+    return [*made, Forest(system="oracle", trees=[branching.oracle(tree) for tree in gold])]
 
 
 def forests(
@@ -133,6 +129,15 @@ def votes(made: Sequence[Forest]) -> list[Tree]:
     return [vote(trees) for trees in zip(*(forest.trees for forest in made), strict=True)]
 
 
+def agreed(made: Sequence[Forest]) -> Iterator[Forest]:
+    """Yield the votes of several runs, for each way their trees were made."""
+    runs = sorted(made, key=lambda forest: str(forest.key))
+    for (system, layer, decoder), group in groupby(runs, key=lambda forest: forest.key):
+        each = list(group)
+        if len(each) > 1:
+            yield Forest(system="vote", run=f"{len(each)} {system}", layer=layer, decoder=decoder, trees=votes(each))
+
+
 def untrained(model: LanguageModel, seed: int = 0) -> LanguageModel:
     """Return a model of the same shape with random weights."""
     with torch.random.fork_rng(devices=[]):
@@ -149,22 +154,18 @@ def rows(
         index = [i for i, tree in enumerate(gold) if len(tree.words) <= SUBSETS[subset]]
         part = [gold[i] for i in index]
         right = [branching.right(tree.words) for tree in part]
-        scored = []
+        alike: dict[object, list[Row]] = {}
         for forest in made:
             trees = [forest.trees[i] for i in index]
-            others = {"to_right": score(right, trees, rule).f1}
-            if forest.distances:
-                others["ties"] = tied(forest.distances[i] for i in index)
-            scored.append((forest.key, _row(forest, score(part, trees, rule), others, subset)))
-        first = {key: k for k, (key, _) in reversed(list(enumerate(scored)))}
-        scored.sort(key=lambda pair: first[pair[0]])
-        for _, group in groupby(scored, key=lambda pair: pair[0]):
-            each = [row for _, row in group]
+            ties = tied(forest.distances[i] for i in index) if forest.distances else math.nan
+            row = _row(forest, subset, score(part, trees, rule), ties, score(right, trees, rule).f1)
+            alike.setdefault(forest.key, []).append(row)
+        for each in alike.values():
             out += each if len(each) == 1 else [*(each if each[0].system != "random" else []), _mean(each)]
     return out
 
 
-def _row(forest: Forest, found: ParseScore, others: Mapping[str, float], subset: str) -> Row:
+def _row(forest: Forest, subset: str, found: ParseScore, ties: float, to_right: float) -> Row:
     return Row(
         system=forest.system,
         run=forest.run,
@@ -179,8 +180,8 @@ def _row(forest: Forest, found: ParseScore, others: Mapping[str, float], subset:
         n=found.n,
         skipped=found.skipped,
         depth=_defined(found.depth),
-        ties=_defined(others.get("ties", math.nan)),
-        f1_to_right=_defined(others["to_right"]),
+        ties=_defined(ties),
+        f1_to_right=_defined(to_right),
         tags=found.tags,
         by_length=[(*length, *values) for length, values in found.by_length().items()],
     )

@@ -81,15 +81,13 @@ def overlap(folder: Path | None, model: LanguageModel, reads: Sequence[Reading])
         return None, unknown
     train = corpus.load(folder / "corpus").train
     told = [each for each in ids if 2 * each.count(tokenizer.unk_id) <= len(each)]
-    wanted = {bytes(np.array(each, train.dtype)): 0 for each in told}
+    written = [bytes(np.array(each, train.dtype)) for each in told]
     ends = np.flatnonzero(train == tokenizer.eos_id)
     starts = np.concatenate(([0], ends[:-1] + 1))
     like = np.isin(ends - starts, [len(each) for each in told])
-    for start, end in zip(starts[like], ends[like], strict=True):
-        line = bytes(train[start:end])
-        if line in wanted:
-            wanted[line] = 1
-    return 100 * sum(wanted[bytes(np.array(each, train.dtype))] for each in told) / len(ids), unknown
+    lines = (bytes(train[start:end]) for start, end in zip(starts[like], ends[like], strict=True))
+    seen = set(written).intersection(lines)
+    return 100 * sum(line in seen for line in written) / len(ids), unknown
 
 
 def given_trees(path: Path, bank: Treebank) -> list[Tree]:

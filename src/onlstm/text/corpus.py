@@ -90,8 +90,7 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as work:
             job = _Preparation(work=Path(work), say=say)
-            paths = job.spooled([sources] if isinstance(sources, str | Path) else sources)
-            found = find_sources(paths)
+            found = find_sources(job.spooled([sources] if isinstance(sources, str | Path) else sources))
             for note in found.notes:
                 job.decide(note)
             if tokenizer is None:
@@ -191,7 +190,7 @@ class _Preparation:
 
     def number(self, found: Sources, numbers: PieceNumbers) -> dict[str, str]:
         """Write the pieces of every part to `*.pieces`; return the sha256 of their texts."""
-        deal = Carver(lines=0, parts=())
+        deal = None
         if found.carve:
             total = sum(len(lines) for lines in self.blocks(found.files["train"], numbers))
             try:
@@ -216,12 +215,12 @@ class _Preparation:
                     self.say(f"read: {words / 1e6:.1f} million words, {len(numbers):,} of them distinct")
         return {split: sha.hexdigest() for split, sha in hashes.items()}
 
-    def dealt(self, found: Sources, numbers: PieceNumbers, deal: Carver) -> Iterator[tuple[str, list[str]]]:
+    def dealt(self, found: Sources, numbers: PieceNumbers, deal: Carver | None) -> Iterator[tuple[str, list[str]]]:
         """Yield the lines of every part, some at a time."""
         first = 0
         for split in SPLITS:
             for lines in self.blocks(found.files[split], numbers, note=True):
-                if split != "train" or not deal.parts:
+                if split != "train" or deal is None:
                     yield split, lines
                     continue
                 places = [deal(line) for line in range(first, first + len(lines))]

@@ -4,7 +4,6 @@ A text is mostly the same pieces again (what stands between blanks). So each pie
 tokenizer looks at each distinct piece once, and the numbers are then replaced by the ids of its words.
 """
 
-import bz2
 import gzip
 import io
 import lzma
@@ -17,11 +16,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onlstm import files
 from onlstm.errors import UserError
 from onlstm.text.tokenizer import UNK, Tokenizer, alone, pieces, words_of
 
@@ -32,7 +32,6 @@ SPLITS = ("train", "valid", "test")
 LONGEST = 32 << 20
 """Bytes of the longest line that is read."""
 _BLOCK = 1 << 20
-_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open, b"BZh": bz2.open}
 _NAMES = {"train": "train(?:ing)?", "valid": "valid(?:ation)?|dev(?:el)?|val|heldout", "test": "test(?:ing)?"}
 _NOT_TEXT = re.compile(
     r"\.|readme|licen[cs]e|.*\.(jsonl?|md|rst|ya?ml|toml|py|html?|pdf|zip|ids|sha256)$", re.IGNORECASE
@@ -84,7 +83,10 @@ def text_files(sources: Sequence[str | Path]) -> list[Path]:
                 raise UserError(f"{source}: no such file or folder; check the name")
             found.append(source)
             continue
-        inside = sorted(path for path in _entries(source) if path.is_file() and not _NOT_TEXT.match(path.name))
+        try:
+            inside = sorted(path for path in source.iterdir() if path.is_file() and not _NOT_TEXT.match(path.name))
+        except OSError as error:
+            raise UserError(f"{source}: cannot be read ({error.strerror}); check its permissions") from None
         if not inside:
             raise UserError(f"{source}: no text file in this folder; name the files themselves")
         found += inside
@@ -119,10 +121,10 @@ class Carver:
 
     lines: int
     parts: tuple[str, ...]
-    """What to carve off: none, "valid", or "valid" and "test"."""
+    """What to carve off: "valid", or "valid" and "test"."""
 
     def __post_init__(self) -> None:
-        if self.parts and self.lines <= len(self.parts):
+        if self.lines <= len(self.parts):
             raise UserError(
                 f"only {self.lines} line{'s' * (self.lines != 1)} of text: {len(self.parts) + 1} are needed at least, "
                 f"for {', '.join(('train', *self.parts))}; add text, or put one sentence on a line"
@@ -135,8 +137,6 @@ class Carver:
 
     def __call__(self, line: int) -> str:
         """Return the part that a line, counted from 0, belongs to."""
-        if not self.parts:
-            return "train"
         if self.lines < 20:
             from_end = line - self.lines + len(self.parts)
             return self.parts[from_end] if from_end >= 0 else "train"
@@ -160,12 +160,20 @@ def looks_tokenised(lines: Iterable[str]) -> str:
     return "punctuation stands apart from words" if spaced >= 3 and spaced > 10 * attached else ""
 
 
+class _Numbers(dict[str, int]):
+    """1, 2, 3, … for keys in the order in which they are asked for."""
+
+    def __missing__(self, key: str) -> int:
+        self[key] = number = len(self) + 1
+        return number
+
+
 @dataclass(frozen=True, kw_only=True)
 class PieceNumbers:
     """Numbers for pieces of text, in the order in which they are met; 0 is the end of a line."""
 
     profile: str
-    known: "_Numbers" = field(default_factory=lambda: _Numbers())
+    known: _Numbers = field(default_factory=_Numbers)
 
     def __len__(self) -> int:
         return len(self.known) + 1
@@ -187,14 +195,6 @@ class PieceNumbers:
             flat += [index[word] for word in some]
             lengths.append(len(some))
         return PieceWords(list(index), np.array(flat, np.uint32), np.array(lengths, np.int64))
-
-
-class _Numbers(dict[str, int]):
-    """1, 2, 3, … for keys in the order in which they are asked for."""
-
-    def __missing__(self, key: str) -> int:
-        self[key] = number = len(self) + 1
-        return number
 
 
 @dataclass(frozen=True)
@@ -248,22 +248,12 @@ def id_dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
     return np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
 
 
-def _entries(folder: Path) -> Iterable[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be read ({error.strerror}); check its permissions") from None
-
-
 def _opened(path: str | Path, stack: ExitStack) -> BinaryIO:
-    """Return the unpacked bytes of a file; how it is packed is told by its first bytes, not by its name."""
+    """Return the unpacked bytes of a file."""
     raw: Any = sys.stdin.buffer if str(path) == "-" else stack.enter_context(io.FileIO(path))
     file = io.BufferedReader(raw)
     stack.callback(file.detach)  # so that the standard input stays open
-    for magic, unpack in _PACKED.items():
-        if file.peek(6).startswith(magic):
-            return cast(BinaryIO, stack.enter_context(unpack(file)))
-    return cast(BinaryIO, file)
+    return files.unpacked(file)
 
 
 def _blocks(file: BinaryIO, name: str, broken: list[str] | None) -> Iterator[list[str]]:

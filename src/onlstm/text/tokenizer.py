@@ -10,7 +10,6 @@ anything follows at all (`ptb-en` drops the period that ends a sentence). `onlst
 """
 
 import json
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -22,6 +21,7 @@ from typing import NamedTuple
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
+from onlstm import files
 from onlstm.errors import UserError
 
 UNK, EOS = "<unk>", "<eos>"
@@ -123,14 +123,7 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json` to `path`, whole or not at all."""
-        path = Path(path)
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            aside.write_text(self._backend.to_str(pretty=True), "utf-8")
-            aside.replace(path)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise UserError(f"cannot write {path}: {error.strerror}") from None
+        files.write(Path(path), self._backend.to_str(pretty=True))
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -299,10 +292,8 @@ def _joins(char: str) -> bool:
 
 def _written(backend: tokenizers.Tokenizer) -> list[object]:
     rules = json.loads(backend.to_str())
-    return [rules[part] for part in ("added_tokens", "normalizer", "pre_tokenizer", "post_processor")] + [
-        rules["model"]["type"],
-        rules["model"].get("unk_token"),
-    ]
+    parts = [rules[part] for part in ("added_tokens", "normalizer", "pre_tokenizer", "post_processor")]
+    return [*parts, rules["model"]["type"], rules["model"].get("unk_token")]
 
 
 _NUMBER_END = re.compile(rf"{_NUMBER}\Z")

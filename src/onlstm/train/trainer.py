@@ -8,8 +8,8 @@ goes on bit for bit. Many processes (`World`) hold columns of the same batch and
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,11 @@ class Trainer:
     ) -> None:
         self.model, self.config, self.folder, self.about = model, config, folder, about or {}
         self.world = world or World()
-        kept = self.world.columns(config.batch_size)
-        self._columns = Columns(train, config.batch_size, kept)
+        self._kept = self.world.columns(config.batch_size)
+        self._columns = Columns(train, config.batch_size, self._kept)
         self._valid = valid
-        for what, ids, batch in (
-            ("training", train, config.batch_size),
-            ("validation", valid, config.valid_batch_size),
-        ):
+        texts = {"training": (train, config.batch_size), "validation": (valid, config.valid_batch_size)}
+        for what, (ids, batch) in texts.items():
             if len(ids) < 2 * batch:
                 raise UserError(
                     f"the {what} text has {len(ids)} tokens; {batch} columns need at least {2 * batch}: "
@@ -77,7 +75,7 @@ class Trainer:
         self._state: Any = None
         self._lengths = random.Random(seed)
         self._generator = torch.Generator().manual_seed(seed)
-        self._masks = Masks(self._generator, config.batch_size, kept.start)
+        self._masks = Masks(self._generator, config.batch_size, self._kept.start)
         self.listeners = list(listeners)
         self._stop = False
         self._saved_at = time.monotonic()
@@ -169,11 +167,9 @@ class Trainer:
                     store.save_weights(self.model, self.folder)
         return float(self.world.from_first(loss))
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def averaged(self) -> AbstractContextManager[None]:
         """Give the model its averaged weights for a while, if there are any."""
-        with swapped(self._parameters, self._averages.means() if self._averages else None):
-            yield
+        return swapped(self._parameters, self._averages.means() if self._averages else None)
 
     def _react(self, loss: float) -> None:
         """Take note of a validation loss: best so far, plateau, averaging, fine-tuning."""
@@ -191,16 +187,15 @@ class Trainer:
     def start_averaging(self) -> None:
         """Begin to average the weights, from the next step on."""
         self.progress.averaging_since = self.progress.epoch
-        self._new_averages()
+        self._averages = self._new_averages()
 
-    def _new_averages(self) -> None:
+    def _new_averages(self) -> Averages | CompatAverages:
         if self.config.averaging == "asgd-compat":
             self._optimizer = torch.optim.ASGD(
                 self._parameters, lr=self.config.lr, t0=0, lambd=0.0, weight_decay=self.config.weight_decay
             )
-            self._averages = CompatAverages(self._parameters, self._optimizer)
-        else:
-            self._averages = Averages(self._parameters)
+            return CompatAverages(self._parameters, self._optimizer)
+        return Averages(self._parameters)
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
         same: Any = {"lr": self.config.lr, "weight_decay": self.config.weight_decay, "foreach": True}
@@ -237,7 +232,6 @@ class Trainer:
 
     def _tell(self, loss: float, norm: float, lr: float) -> None:
         done = self.progress
-        words = done.length_sum * self.config.batch_size
         record = {
             "event": "tick",
             "epoch": done.epoch + 1,
@@ -247,7 +241,7 @@ class Trainer:
             "mean_loss": done.loss_sum / done.length_sum,
             "gradient_norm": norm,
             "lr": lr,
-            "words": words,
+            "words": done.length_sum * self.config.batch_size,
             "seconds": done.seconds,
         }
         if done.step % self.config.log_steps == 0:
@@ -293,15 +287,13 @@ class Trainer:
         self.progress = Progress(**content["progress"])
         self.model.load_state_dict(content["model"])
         if content["averages"] is not None:
-            self._new_averages()
-            assert self._averages
+            self._averages = self._new_averages()
             self._averages.load_state_dict(content["averages"])
         self._optimizer.load_state_dict(content["optimizer"])
         for group in self._optimizer.param_groups:
             group["weight_decay"] = self.config.weight_decay
-        kept = self.world.columns(self.config.batch_size)
-        saved = content["state"]
-        self._state = saved and tuple((h[:, kept].contiguous(), c[:, kept].contiguous()) for h, c in saved)
+        state = content["state"]
+        self._state = state and tuple(tuple(part[:, self._kept].contiguous() for part in layer) for layer in state)
         version, words, gauss = content["lengths"]
         self._lengths.setstate((version, tuple(words), gauss))
         self._generator.set_state(content["generator"])

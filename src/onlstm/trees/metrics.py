@@ -38,48 +38,43 @@ class Rule:
     """Whether the trees are to hold punctuation; else words alone. It is the reader that sees to it."""
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        rule.name: rule
-        for rule in (
-            Rule(
-                name="on-lstm",
-                about="mean F1 of sentences, no punctuation; those of 1 or 2 words score 100 (Shen et al. 2019)",
-                average="sentence",
-            ),
-            Rule(
-                name="kim2019",
-                about="mean F1 of sentences of 2 words or more, no punctuation (Kim et al. 2019)",
-                average="sentence",
-                whole="repeated",
-                shortest=2,
-            ),
-            Rule(
-                name="kim2019-corpus",
-                about="F1 of all brackets together, sentences of 2 words or more, no punctuation (Kim et al. 2019)",
-                average="corpus",
-                whole="repeated",
-                shortest=2,
-            ),
-            Rule(
-                name="evalb",
-                about="EVALB: F1 of all brackets together, whole sentences and unary chains counted",
-                average="corpus",
-                whole="always",
-                unaries=True,
-            ),
-            Rule(
-                name="evalb-onlstm",
-                about="EVALB as the code of Shen et al. calls it: whole sentences counted, unary chains not",
-                average="corpus",
-                whole="always",
-            ),
-            Rule(name="punct", about="as on-lstm, punctuation kept", average="sentence", punctuation=True),
-        )
-    }
+_RULES = (
+    Rule(
+        name="on-lstm",
+        about="mean F1 of sentences, no punctuation; those of 1 or 2 words score 100 (Shen et al. 2019)",
+        average="sentence",
+    ),
+    Rule(
+        name="kim2019",
+        about="mean F1 of sentences of 2 words or more, no punctuation (Kim et al. 2019)",
+        average="sentence",
+        whole="repeated",
+        shortest=2,
+    ),
+    Rule(
+        name="kim2019-corpus",
+        about="F1 of all brackets together, sentences of 2 words or more, no punctuation (Kim et al. 2019)",
+        average="corpus",
+        whole="repeated",
+        shortest=2,
+    ),
+    Rule(
+        name="evalb",
+        about="EVALB: F1 of all brackets together, whole sentences and unary chains counted",
+        average="corpus",
+        whole="always",
+        unaries=True,
+    ),
+    Rule(
+        name="evalb-onlstm",
+        about="EVALB as the code of Shen et al. calls it: whole sentences counted, unary chains not",
+        average="corpus",
+        whole="always",
+    ),
+    Rule(name="punct", about="as on-lstm, punctuation kept", average="sentence", punctuation=True),
 )
-"""The rules by name: Shen et al. 2019; Kim et al. 2019, by sentence and corpus; EVALB on gold trees with their unary
-chains; EVALB as the code of Shen et al. calls it, without; and the first with punctuation kept."""
+RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _RULES})
+"""The rules by name."""
 
 
 class Counts(NamedTuple):
@@ -163,7 +158,10 @@ def score(gold: Sequence[Tree], predicted: Sequence[Tree], rule: str | Rule = "o
     >>> round(found.f1, 1), found.tags["NP"], found.tags["VP"]
     (66.7, (0, 1), (1, 1))
     """
-    rule = _rule(rule)
+    if isinstance(rule, str):
+        if rule not in RULES:
+            raise UserError(f"unknown rule {rule!r}: choose one of {', '.join(RULES)}")
+        rule = RULES[rule]
     if len(gold) != len(predicted):
         raise UserError(f"{len(gold)} gold trees but {len(predicted)} predicted ones: give one for each sentence")
     pairs = list(zip(gold, predicted, strict=True))
@@ -205,14 +203,6 @@ def tied(distances: Iterable[Sequence[float]]) -> float:
         every += len(sentence)
         again += sum(n for n in Counter(sentence).values() if n > 1)
     return 100 * again / every if every else math.nan
-
-
-def _rule(rule: str | Rule) -> Rule:
-    if isinstance(rule, Rule):
-        return rule
-    if rule not in RULES:
-        raise UserError(f"unknown rule {rule!r}: choose one of {', '.join(RULES)}")
-    return RULES[rule]
 
 
 def _brackets(tree: Tree, rule: Rule) -> set[tuple[int, int, int]]:
@@ -264,9 +254,5 @@ def _average(counts: Sequence[Counts], rule: Rule) -> PRF:
     if not counts:
         return PRF(math.nan, math.nan, math.nan)
     if rule.average == "corpus":
-        return _prf(_total(counts))
+        return _prf(Counts(*map(sum, zip(*counts, strict=True))))
     return PRF(*(math.fsum(values) / len(counts) for values in zip(*map(_prf, counts), strict=True)))
-
-
-def _total(counts: Iterable[Counts]) -> Counts:
-    return Counts(*map(sum, zip(*counts, strict=True)))

@@ -4,7 +4,6 @@ Both sides of a batch go through the encoder in one pass, longest formula first 
 formula is padded to its partner's length or computed twice.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,13 +17,12 @@ from torch import Tensor, nn
 
 from onlstm import __version__, files
 from onlstm.errors import UserError
+from onlstm.lm.store import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
 from onlstm.settings import build as settings
 from onlstm.tasks.logic import encoders
-from onlstm.tasks.logic.encoders import ModelConfig
+from onlstm.tasks.logic.encoders import Dropout, ModelConfig
 from onlstm.tasks.logic.formulas import RELATIONS, VOCABULARY, Pair, length
 
-FORMAT_VERSION = 1
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _AT_ONCE = 512
 """Pairs that are evaluated together."""
 
@@ -98,10 +96,10 @@ class Classifier(nn.Module):
         self.encoder = encoders.build(config)
         size = int(self.encoder.size)  # type: ignore[arg-type]
         self.head = nn.Sequential(
-            nn.Dropout(config.dropout),
+            Dropout(config.dropout),
             nn.Linear(4 * size, config.hidden_size),
             nn.ELU(),
-            nn.Dropout(config.dropout),
+            Dropout(config.dropout),
             nn.Linear(config.hidden_size, len(RELATIONS)),
         )
 
@@ -143,19 +141,12 @@ def save_weights(model: Classifier, folder: Path) -> None:
 
 def read_description(folder: Path) -> dict[str, Any]:
     """Return what config.json says of a run."""
-    path = folder / CONFIG
-    if not path.is_file():
+    if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run of `onlstm logic`: no {CONFIG} there")
-    try:
-        described = json.loads(path.read_text(encoding="utf-8"))
-        version, kind = described["format_version"], described.get("kind")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{path}: damaged, or not written by onlstm") from None
-    if kind != "logic":
+    described = read_config(folder)
+    if described.get("kind") != "logic":
         raise UserError(f"{folder}: a run of another command, not of `onlstm logic`")
-    if version != FORMAT_VERSION:
-        raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}")
-    return dict(described)
+    return described
 
 
 def load_model(folder: Path) -> Classifier:

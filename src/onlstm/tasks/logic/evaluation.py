@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onlstm.errors import UserError
+from onlstm.lm import store
 from onlstm.tasks.logic import classifier, formulas
 from onlstm.tasks.logic.classifier import Problems
 from onlstm.tasks.logic.data import Say, by_length, said
@@ -63,10 +64,10 @@ def runs(run: Path, encoders: Sequence[str] = ()) -> list[Path]:
     """Return the folders of a run's classifiers, of the encoders named or all; `run` may be one of them."""
     if not run.is_dir():
         raise UserError(f"{run}: no such run folder")
-    within = sorted(path.parent for path in run.glob(f"*/{classifier.CONFIG}"))
-    folders = [run] if (run / classifier.CONFIG).exists() else within
+    within = sorted(path.parent for path in run.glob(f"*/{store.CONFIG}"))
+    folders = [run] if (run / store.CONFIG).exists() else within
     if not folders:
-        raise UserError(f"{run}: not a run of `onlstm logic`: no {classifier.CONFIG} in it or its folders")
+        raise UserError(f"{run}: not a run of `onlstm logic`: no {store.CONFIG} in it or its folders")
     known = {folder: classifier.read_description(folder)["model"]["encoder"] for folder in folders}
     chosen = [folder for folder in folders if not encoders or known[folder] in encoders]
     if not chosen:

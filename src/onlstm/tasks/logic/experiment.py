@@ -5,8 +5,7 @@ it is done, result.json) and the result.json of all that are done. Jobs can be r
 """
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 
 from onlstm import files, report
 from onlstm.errors import UserError
+from onlstm.lm import store
 from onlstm.settings import build
 from onlstm.tasks import results
 from onlstm.tasks.logic import classifier
@@ -24,6 +24,7 @@ from onlstm.tasks.logic.encoders import ModelConfig
 from onlstm.tasks.logic.evaluation import result, runs
 from onlstm.tasks.logic.training import TrainConfig, Trainer
 from onlstm.train import checkpoint
+from onlstm.train.stopping import Stopping
 from onlstm.train.trainer import Listener
 
 MAJORITY = "majority"
@@ -55,9 +56,17 @@ class _Job:
     source: Source
     model: ModelConfig
     train: TrainConfig
+    command: str
+    """That began it."""
 
     def described(self) -> dict[str, Any]:
-        return {"seed": self.seed, "source": asdict(self.source), "train": asdict(self.train)}
+        more = {"source": asdict(self.source), "train": asdict(self.train)}
+        return {"seed": self.seed, "command": self.command, **more}
+
+    def changed(self) -> dict[str, Any]:
+        """Return the settings that are not the authors'."""
+        plain = asdict(ModelConfig(encoder=self.model.encoder)) | asdict(TrainConfig())
+        return {key: value for key, value in (asdict(self.model) | asdict(self.train)).items() if value != plain[key]}
 
 
 def run(
@@ -119,6 +128,7 @@ def _jobs(request: Request) -> list[_Job]:
             source=Source(**source),
             model=build(ModelConfig, model, "model"),
             train=build(TrainConfig, train, "train"),
+            command=(before or {}).get("command", request.command),
         )
         if before:
             _same(job, before)
@@ -146,7 +156,7 @@ def _done(job: _Job) -> bool:
 def _finished(out: Path) -> dict[str, list[dict[str, Any]]]:
     """Return the results of all jobs in a run folder that are done, by encoder."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(out.glob(f"*/{classifier.CONFIG}")):
+    for path in sorted(out.glob(f"*/{store.CONFIG}")):
         if row := result(path.parent):
             found.setdefault(classifier.read_description(path.parent)["model"]["encoder"], []).append(row)
     order = [*ENCODERS, *found]
@@ -158,7 +168,7 @@ def _train(
 ) -> signal.Signals | None:
     """Train a job, test its best weights and write its result; return the signal that ended it early."""
     with checkpoint.Lock(job.folder):
-        files.clear_halves(job.folder, checkpoint.NAME, classifier.WEIGHTS, classifier.CONFIG, "result.json")
+        files.clear_halves(job.folder, checkpoint.NAME, store.WEIGHTS, store.CONFIG, "result.json")
         begun = (job.folder / checkpoint.NAME).exists()
         if begun and not request.resume:
             raise UserError(f"{job.folder}: there is a run already: go on with --resume, or name another --out")
@@ -176,15 +186,15 @@ def _train(
         classifier.save_description(model, job.folder, **job.described())
         if not begun:
             trainer.save()
-        with _stopping(trainer) as caught:
+        with Stopping(trainer.stop) as caught:
             if not trainer.run():
                 say(f"Stopped at step {trainer.progress.step:,}; saved in {job.folder}: go on with --resume")
-                return caught[0]
-        _test(job, trainer, test, request)
+                return caught.signal
+        _test(job, trainer, test)
     return None
 
 
-def _test(job: _Job, trainer: Trainer, test: Problems, request: Request) -> None:
+def _test(job: _Job, trainer: Trainer, test: Problems) -> None:
     """Write the result of a job that is done."""
     done, model = trainer.progress, classifier.load_model(job.folder)
     row = {
@@ -196,9 +206,10 @@ def _test(job: _Job, trainer: Trainer, test: Problems, request: Request) -> None
         "seconds_per_epoch": done.seconds / done.epoch,
         "seconds": done.seconds,
         "parameters": sum(p.numel() for p in model.parameters()),
+        "settings": job.changed(),
+        "command": job.command,
     }
-    rows, settings = {job.model.encoder: [row]}, {"model": asdict(job.model), "train": asdict(job.train)}
-    _save(job.folder, request.command, job.seed, job.source, rows, row=row, settings=settings)
+    _save(job.folder, job.command, job.seed, job.source, {job.model.encoder: [row]}, row=row)
 
 
 def _save(
@@ -221,22 +232,3 @@ def _save(
         published=published(),
         **more,
     )
-
-
-@contextmanager
-def _stopping(trainer: Trainer) -> Iterator[list[signal.Signals]]:
-    """SIGINT and SIGTERM end the training after a step; for the second time, at once."""
-    caught: list[signal.Signals] = []
-
-    def ask(number: int, frame: object) -> None:
-        if caught:
-            raise KeyboardInterrupt
-        caught.append(signal.Signals(number))
-        trainer.stop()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

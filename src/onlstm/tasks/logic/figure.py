@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from onlstm import files
 from onlstm.draw import curve
 from onlstm.tasks.logic.data import LENGTHS
 
@@ -58,15 +59,18 @@ def png(found: Mapping[str, Any], path: Path) -> bool:
         Figure = importlib.import_module("matplotlib.figure").Figure
     except ImportError:
         return False
-    picture = Figure(figsize=(8, 4.8), layout="constrained")
-    axes = picture.add_subplot(xlabel=_X, ylabel=_Y)
+    picture = Figure(figsize=(9, 4.8), layout="constrained")
+    axes = picture.add_subplot(xlabel=_X, ylabel=_Y, xticks=LENGTHS)
+    colours: dict[str, str] = {}  # the same for a model of ours and its published namesake
     for name, mean, spread in _summary(found):
-        (line,) = axes.plot(LENGTHS, mean, label=name, linestyle="--" if name.endswith("published") else "-")
+        model = name.lower().replace("-", "").replace(",", " ").split()[0]
+        style = {"color": colours.setdefault(model, f"C{len(colours)}")}
+        axes.plot(LENGTHS, mean, label=name, linestyle="--" if name.endswith("published") else "-", **style)
         if spread:
-            axes.fill_between(LENGTHS, *zip(*spread, strict=True), color=line.get_color(), alpha=0.15)
+            axes.fill_between(LENGTHS, *zip(*spread, strict=True), alpha=0.15, **style)
     place, text = _boundary(found)
     axes.axvline(place, color="grey", linestyle=":")
-    axes.annotate(text, (place, 1), xycoords=axes.get_xaxis_transform(), va="top")
-    axes.legend(fontsize="small")
-    picture.savefig(path, dpi=150)
+    axes.annotate(f" {text}", (place, 0), xycoords=axes.get_xaxis_transform(), va="bottom")
+    picture.legend(loc="outside right upper", fontsize="small")
+    files.write(path, lambda file: picture.savefig(file, format="png", dpi=150))
     return True

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.lm.score import tokenizer_of
-from onlstm.tasks.syneval.members import members
-from onlstm.tasks.syneval.scoring import Progress, Say, check_target, named, write_scores
+from onlstm.tasks.syneval import scoring
+from onlstm.tasks.syneval.members import Say, members
+from onlstm.tasks.syneval.scoring import Group, Judged, Progress, Request, Scored, Scores
 
 _SUFFIXES = (".text", ".gold", ".eval")
 
@@ -31,51 +31,34 @@ class Task(NamedTuple):
     """Which part of its set: the number of nouns that attract the wrong form, or whether it is nonsense."""
 
 
-def run(
-    path: Path,
-    source: Path,
-    *,
-    scores: Path | None = None,
-    say: Say = lambda line: None,
-    progress: Progress = lambda done, total: None,
-) -> dict[str, Any]:
-    """Return what `onlstm agreement --json` prints; `say` is told of defects in the files."""
-    check_target(scores)
-    model = LanguageModel.load(path)
-    sets = read(source, say)
-    tokenizer, tasks = tokenizer_of(model), [task for some in sets.values() for task in some]
-    ids = [tokenizer.ids([*task.before, task.right, task.wrong]) for task in tasks]
-    read_for = [form for each in ids for form in (each[:-1], [*each[:-2], each[-1]])]
-    found = sentence_log_probs(model, read_for, given=[len(each) - 1 for each in read_for], on_progress=progress)
-    judged = [
-        {"task": task, "right": a, "wrong": b, "known": tokenizer.unk_id not in each[-2:]}
-        for task, a, b, each in zip(tasks, found[::2], found[1::2], ids, strict=True)
-    ]
-    rows, rest = [], iter(judged)
-    for name, some in sets.items():
-        rows.append(_set(name, [next(rest) for _ in some]))
-    if scores:
-        names = [name for name, some in sets.items() for _ in some]
-        write_scores(scores, (_record(name, each) for name, each in zip(names, judged, strict=True)))
-    words = [id for each in ids for id in each[:-2]]
-    return {
-        "run": str(path),
-        "model": named(model),
-        "unk_rate": words.count(tokenizer.unk_id) / max(1, len(words)),
-        "sets": rows,
-    }
+def judge(request: Request, models: list[LanguageModel], say: Say, progress: Progress) -> Judged:
+    """Return what models make of the forms of verbs."""
+    assert request.pairs
+    sets = read(request.pairs, say)
+    tasks = [task for some in sets.values() for task in some]
+    runs = []
+    for model in models:
+        tokenizer = tokenizer_of(model)
+        before = [tokenizer.ids(task.before) for task in tasks]
+        forms = [tokenizer.ids([task.right, task.wrong]) for task in tasks]
+        ids = [[*words, form] for words, both in zip(before, forms, strict=True) for form in both]
+        scores = scoring.pair_scores(model, ids, progress, last_only=True)
+        known = [tokenizer.unk_id not in both for both in forms]
+        runs.append(Scored(scores, known, {"unk_rate": scoring.unk_rate(model, before)}))
+    records = _records(sets, [each.scores for each in runs])
+    return Judged(runs, _groups(sets), _arranged, records, ("n", "scorable"))
 
 
-def read(path: Path, on_defect: Say) -> dict[str, list[Task]]:
+def read(path: Path, say: Say) -> dict[str, list[Task]]:
     """Return the tasks of every set in a folder or zip, or of the set that a file belongs to, by name."""
-    names = [path] if path.is_dir() or path.suffix.lower() not in _SUFFIXES else _siblings(path)
-    files = {name: data for each in names for name, data in members(each, *_SUFFIXES)}
+    paths = [path] if path.is_dir() or path.suffix.lower() not in _SUFFIXES else _siblings(path)
+    files = {name: data for each in paths for name, data in members(each, _SUFFIXES, say)}
     sets = {}
     for stem in sorted({name[: -len(PurePath(name).suffix)] for name in files}):
         there = {suffix: files[stem + suffix] for suffix in _SUFFIXES if stem + suffix in files}
         if missing := [suffix for suffix in _SUFFIXES[:2] if suffix not in there]:
-            on_defect(f"{stem}{missing[0]}: no such file; the set is left out")
-        elif tasks := list(_tasks(stem, there, on_defect)):
+            say(f"{stem}{missing[0]}: no such file; the set is left out")
+        elif tasks := list(_tasks(stem, there, say)):
             sets[stem] = tasks
     if not sets:
         raise UserError(f"{path}: no sentences; files NAME.text, NAME.gold, NAME.eval are needed, in a folder or zip")
@@ -90,7 +73,7 @@ def _siblings(path: Path) -> list[Path]:
     return [file for suffix in _SUFFIXES if (file := path.with_suffix(suffix)).is_file()]
 
 
-def _tasks(stem: str, there: Mapping[str, bytes], on_defect: Say) -> Iterator[Task]:
+def _tasks(stem: str, there: Mapping[str, bytes], say: Say) -> Iterator[Task]:
     """Yield the tasks of a set."""
     lines = {
         suffix: data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").removesuffix("\n").split("\n")
@@ -99,16 +82,16 @@ def _tasks(stem: str, there: Mapping[str, bytes], on_defect: Say) -> Iterator[Ta
     lengths = {suffix: len(some) for suffix, some in lines.items()}
     if len(set(lengths.values())) > 1:
         counted = ", ".join(f"{suffix} {count:,}" for suffix, count in lengths.items())
-        on_defect(f"{stem}: the numbers of lines differ ({counted}); what is over is left out")
+        say(f"{stem}: the numbers of lines differ ({counted}); what is over is left out")
     for number, each in enumerate(zip(*lines.values(), strict=False), 1):
         if not any(map(str.strip, each)):
             continue
         task = _task(*each)
         if isinstance(task, str):
-            on_defect(f"{stem}.gold:{number}: {task}; left out")
+            say(f"{stem}.gold:{number}: {task}; left out")
             continue
         if task.right == task.wrong:
-            on_defect(f"{stem}.gold:{number}: identical forms, a tie")
+            say(f"{stem}.gold:{number}: identical forms, a tie")
         yield task
 
 
@@ -119,8 +102,8 @@ def _task(text: str, gold: str, place: str | None = None) -> Task | str:
         return f"{len(columns)} columns, not the 4 or 12 of the known layouts"
     index, right, wrong = (columns[k] for k in ((0, 1, 2) if len(columns) == 4 else (3, 6, 7)))
     words = text.split()
-    if not index.isdecimal() or int(index) >= len(words):
-        return f"place {index!r} is not one of the sentence's {len(words)} words, counted from 0"
+    if not re.fullmatch(r"\d{1,9}", index) or int(index) >= len(words):
+        return f"place {index[:20]!r} is not one of the sentence's {len(words)} words, counted from 0"
     if place is not None and place.strip() != index:
         return f"place {index}, but {place.strip() or 'nothing'} in .eval"
     if not right or not wrong:
@@ -131,27 +114,26 @@ def _task(text: str, gold: str, place: str | None = None) -> Task | str:
     return Task(words[: int(index)], right, wrong, kind)
 
 
-def _set(name: str, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    known = [each for each in judged if each["known"]]
-    correct, sure = (sum(each["right"] > each["wrong"] for each in some) for some in (judged, known))
-    kinds = sorted({each["task"].kind for each in judged})
-    return {
-        "name": name,
-        "n": len(judged),
-        "correct": correct,
-        "ties": sum(each["right"] == each["wrong"] for each in judged),
-        "accuracy": 100 * correct / len(judged),
-        "scorable": len(known),
-        "scorable_accuracy": 100 * sure / len(known) if known else None,
-        "parts": {
-            kind: [sum(e["right"] > e["wrong"] for e in some), len(some)]
-            for kind in kinds
-            if (some := [each for each in judged if each["task"].kind == kind])
-        },
-    }
+def _groups(sets: Mapping[str, Sequence[Task]]) -> list[Group]:
+    """Return the places of each set's tasks, and of those of its parts."""
+    groups: list[Group] = []
+    first = 0
+    for name, tasks in sets.items():
+        groups.append(({"name": name, "part": None}, range(first, first + len(tasks))))
+        for part, where in sorted(scoring.grouped(task.kind for task in tasks).items()):
+            groups.append(({"name": name, "part": part}, [first + k for k in where]))
+        first += len(tasks)
+    return groups
 
 
-def _record(name: str, each: Mapping[str, Any]) -> dict[str, Any]:
-    task = each["task"]
-    forms = {"right": task.right, "wrong": task.wrong, "score_right": each["right"], "score_wrong": each["wrong"]}
-    return {"set": name, "kind": task.kind, "before": " ".join(task.before)} | forms
+def _arranged(counted: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    parts = [row for row in counted if row["part"]]
+    sets = [row for row in counted if not row["part"]]
+    return {"sets": [row | {"parts": [each for each in parts if each["name"] == row["name"]]} for row in sets]}
+
+
+def _records(sets: Mapping[str, Sequence[Task]], scores: Sequence[Scores]) -> Iterator[dict[str, Any]]:
+    tasks = [({"set": name, "kind": task.kind}, task) for name, some in sets.items() for task in some]
+    for (head, task), *found in zip(tasks, *scores, strict=True):
+        said = {"before": " ".join(task.before), "right": task.right, "wrong": task.wrong}
+        yield head | said | scoring.score_columns(("right", "wrong"), found)

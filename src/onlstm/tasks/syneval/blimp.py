@@ -1,26 +1,21 @@
 """BLiMP (Warstadt et al. 2020): pairs of raw sentences in JSON lines, paradigm by paradigm.
 
-The model's own tokenizer reads the sentences, and all its words are scored, `<eos>` is not. A pair is right if the good
-sentence is strictly likelier.
+The model's own tokenizer reads the sentences, and all its words are scored, `<eos>` is not.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.lm.score import tokenizer_of
-from onlstm.tasks.syneval.members import members
-from onlstm.tasks.syneval.scoring import Outcome, Progress, Say, check_target, contrast, named, tally, write_scores
+from onlstm.tasks.syneval import scoring
+from onlstm.tasks.syneval.members import Say, read_lines
+from onlstm.tasks.syneval.scoring import Group, Judged, Progress, Reading, Request, Scored, Scores
 
-PARADIGMS = 67
-"""Of the whole of BLiMP."""
-Reading = Literal["own", "words"]
 Read = Callable[[Sequence[str]], list[list[int]]]
 """From texts to the ids of their words."""
 
@@ -38,71 +33,33 @@ class Pair(NamedTuple):
     field: str
     phenomenon: str
     """What the files call linguistics_term."""
-    good: str
-    bad: str
+    sentences: tuple[str, ...]
+    """The good one and the bad one."""
 
 
-def run(
-    path: Path,
-    folder: Path,
-    *,
-    reading: Reading = "own",
-    scores: Path | None = None,
-    say: Say = lambda line: None,
-    progress: Progress = lambda done, total: None,
-) -> dict[str, Any]:
-    """Return what `onlstm blimp --json` prints; `say` is told of defects in the files."""
-    check_target(scores)
-    model = LanguageModel.load(path)
-    read_as = reader(model, reading)
-    pairs, ids = _with_words(list(read(folder, say)), read_as, say)
+def judge(request: Request, models: list[LanguageModel], say: Say, progress: Progress) -> Judged:
+    """Return what models make of BLiMP's pairs."""
+    assert request.pairs
+    readers = [reader(model, request.reading) for model in models]
+    pairs, ids = _with_words(list(read(request.pairs, say)), readers, say)
     if not pairs:
-        raise UserError(f"{folder}: the run's tokenizer finds words in no pair; they are not in its language")
-    found = sentence_log_probs(model, ids, on_progress=progress)
-    judged = list(zip(pairs, found[::2], found[1::2], strict=True))
-    if scores:
-        names = ("uid", "good", "bad", "score_good", "score_bad")
-        write_scores(scores, (dict(zip(names, (p.uid, p.good, p.bad, a, b), strict=True)) for p, a, b in judged))
-    known = _known(pairs, read_as, tokenizer_of(model).unk_id)
-    by_paradigm: dict[str, list[tuple[Pair, Outcome]]] = {}
-    for pair, good, bad in judged:
-        outcome = Outcome(good > bad, good == bad, contrast(pair.good.split(), pair.bad.split()) <= known)
-        by_paradigm.setdefault(pair.uid, []).append((pair, outcome))
-    paradigms = [_paradigm(uid, some) for uid, some in sorted(by_paradigm.items())]
-    words = [id for each in ids for id in each]
-    return {
-        "run": str(path),
-        "model": named(model),
-        "reading": reading,
-        "unk_rate": words.count(tokenizer_of(model).unk_id) / max(1, len(words)),
-        "paradigms": paradigms,
-        "phenomena": _phenomena(paradigms),
-        "mean": fmean(each["accuracy"] for each in paradigms),
-    }
+        raise UserError(f"{request.pairs}: the run's tokenizer finds words in no pair; they are not in its language")
+    differ = [scoring.contrast(*(text.split() for text in pair.sentences)) for pair in pairs]
+    runs = []
+    for model, read_as, each in zip(models, readers, ids, strict=True):
+        known = _known(set().union(*differ), read_as, tokenizer_of(model).unk_id)
+        facts = {"reading": request.reading, "unk_rate": scoring.unk_rate(model, each)}
+        scores = scoring.pair_scores(model, each, progress)
+        runs.append(Scored(scores, [words <= known for words in differ], facts))
+    records = _records(pairs, [each.scores for each in runs])
+    return Judged(runs, _groups(pairs), _arranged, records, ("n", "scorable_pairs"))
 
 
-def read(path: Path, on_defect: Say) -> Iterator[Pair]:
-    """Yield the pairs of a file, or of all in a folder or zip; there must be one.
-
-    Lines without two sentences are reported and left out; identical sentences are reported and stay: they are a tie.
-    """
-    found = 0
-    for name, data in members(path, ".jsonl"):
-        for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
-            if not line.strip():
-                continue
-            pair = _pair(line, f"{name}:{number}", PurePath(name).stem)
-            if isinstance(pair, str):
-                on_defect(f"{name}:{number}: {pair}; left out")
-                continue
-            if pair.good == pair.bad:
-                on_defect(f"{pair.place}: identical sentences, a tie")
-            found += 1
-            yield pair
-    if not found:
-        raise UserError(
-            f"{path}: no pairs; JSON lines with sentence_good and sentence_bad are needed, in files *.jsonl"
-        )
+def read(path: Path, say: Say) -> Iterator[Pair]:
+    """Yield the pairs of a file, or of all in a folder or zip; there must be one."""
+    for line in read_lines(path, ["sentence_good", "sentence_bad"], say, table=False):
+        uid, field, term = (str(line.record.get(key) or "") for key in ("UID", "field", "linguistics_term"))
+        yield Pair(line.place, uid or line.stem, field.replace("/", "_"), term, line.sentences)
 
 
 def reader(model: LanguageModel, reading: Reading) -> Read:
@@ -125,46 +82,48 @@ def reader(model: LanguageModel, reading: Reading) -> Read:
     return lambda texts: [tokenizer.ids(words(text)) for text in texts]
 
 
-def _pair(line: bytes, place: str, stem: str) -> Pair | str:
-    """Return the pair, or what is wrong with it."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return "broken JSON"
-    if not isinstance(record, dict):
-        return "no JSON object"
-    for name in ("sentence_good", "sentence_bad"):
-        text = record.get(name)
-        if not isinstance(text, str) or not text.strip() or re.search("[\ud800-\udfff]", text):
-            return f"no {name}"
-    uid, field, term = (str(record.get(key) or "") for key in ("UID", "field", "linguistics_term"))
-    return Pair(place, uid or stem, field.replace("/", "_"), term, record["sentence_good"], record["sentence_bad"])
-
-
-def _with_words(pairs: Sequence[Pair], read_as: Read, say: Say) -> tuple[list[Pair], list[list[int]]]:
-    """Return the pairs whose sentences both have words, and the ids of these sentences, one after the other."""
-    ids = read_as([text for pair in pairs for text in (pair.good, pair.bad)])
-    kept = [k for k in range(len(pairs)) if ids[2 * k] and ids[2 * k + 1]]
-    for k in sorted(set(range(len(pairs))) - set(kept)):
+def _with_words(pairs: Sequence[Pair], readers: Sequence[Read], say: Say) -> tuple[list[Pair], list[list[list[int]]]]:
+    """Return the pairs whose sentences all have words, and for each reader the ids of one sentence after the other."""
+    found = [read_as([text for pair in pairs for text in pair.sentences]) for read_as in readers]
+    kept = [k for k in range(len(pairs)) if all(ids[2 * k] and ids[2 * k + 1] for ids in found)]
+    for k in sorted(set(range(len(pairs))).difference(kept)):
         say(f"{pairs[k].place}: a sentence without words; left out")
-    return [pairs[k] for k in kept], [each for k in kept for each in ids[2 * k : 2 * k + 2]]
+    return [pairs[k] for k in kept], [[each for k in kept for each in ids[2 * k : 2 * k + 2]] for ids in found]
 
 
-def _known(pairs: Iterable[Pair], read_as: Read, unk: int) -> set[str]:
-    """Return the parts between blanks that have no unknown word in them."""
-    parts = sorted({part for pair in pairs for text in (pair.good, pair.bad) for part in text.split()})
-    return {part for part, ids in zip(parts, read_as(parts), strict=True) if unk not in ids}
+def _known(parts: Iterable[str], read_as: Read, unk: int) -> set[str]:
+    """Return the parts, each a text without blanks, that have no unknown word in them."""
+    listed = sorted(parts)
+    return {part for part, ids in zip(listed, read_as(listed), strict=True) if unk not in ids}
 
 
-def _paradigm(uid: str, judged: Sequence[tuple[Pair, Outcome]]) -> dict[str, Any]:
-    counts = tally([outcome for _, outcome in judged])
-    field = next((pair.field for pair, _ in judged if pair.field), "")
-    phenomenon = next((pair.phenomenon for pair, _ in judged if pair.phenomenon), "")
-    return {"uid": uid, "phenomenon": phenomenon, "field": field, "n": counts.pop("pairs")} | counts
+def _groups(pairs: Sequence[Pair]) -> list[Group]:
+    """Return the paradigms, the phenomena, and all."""
+    by_uid = sorted(scoring.grouped(pair.uid for pair in pairs).items())
+    groups: list[Group] = []
+    for uid, where in by_uid:
+        names = ("phenomenon", "field")
+        said = {name: next(filter(None, (getattr(pairs[k], name) for k in where)), "") for name in names}
+        groups.append(({"uid": uid} | said, where))
+    of = {key["uid"]: key["phenomenon"] for key, _ in groups}
+    by_name = sorted(scoring.grouped(of[pair.uid] for pair in pairs).items())
+    groups += [({"uid": None, "phenomenon": name}, where) for name, where in by_name]
+    return [*groups, ({"uid": None, "phenomenon": None}, range(len(pairs)))]
 
 
-def _phenomena(paradigms: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return, by phenomenon, how many paradigms there are and the mean of their accuracies."""
-    names = sorted({each["phenomenon"] for each in paradigms})
-    grouped = {name: [each["accuracy"] for each in paradigms if each["phenomenon"] == name] for name in names}
-    return {name: {"paradigms": len(some), "accuracy": fmean(some)} for name, some in grouped.items()}
+def _arranged(counted: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return paradigms and phenomena; these have the counts of all their pairs, but the mean of the accuracies."""
+    rows, means = [row for row in counted if row["uid"] is not None], {}
+    for group in counted[len(rows) :]:
+        name = group["phenomenon"]
+        accuracies = [row["accuracy"] for row in rows if name in (None, row["phenomenon"])]
+        counts = {key: value for key, value in group.items() if key not in ("uid", "phenomenon")}
+        means[name] = {"paradigms": len(accuracies)} | counts | {"accuracy": fmean(accuracies)}
+    whole = means.pop(None)
+    return {"paradigms": rows, "phenomena": means, "all": whole, "mean": whole["accuracy"]}
+
+
+def _records(pairs: Sequence[Pair], scores: Sequence[Scores]) -> Iterator[dict[str, Any]]:
+    for pair, *found in zip(pairs, *scores, strict=True):
+        good, bad = pair.sentences
+        yield {"uid": pair.uid, "good": good, "bad": bad} | scoring.score_columns(("good", "bad"), found)

@@ -1,35 +1,155 @@
-"""Files in a folder or a zip, for tests that come as several files."""
+"""Files of pairs, alone or in a folder or zip, and their lines: JSON, or a table with tabs. No torch here.
 
+A file or line that something is wrong with is reported, with its name and number, and left out; sentences that are the
+same are reported and stay: a pair of them is a tie.
+"""
+
+import json
+import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 from onlstm.errors import UserError
 
-_UNREADABLE = (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+Say = Callable[[str], object]
+"""Is told of defects, a line each."""
+
+_UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
-def members(path: Path, *suffixes: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of each file that ends so, in a folder or a zip, by name; or of the one file."""
+class Line(NamedTuple):
+    """A line that is as it should be."""
+
+    place: str
+    """File and line."""
+    stem: str
+    """The file's name, without its ending."""
+    record: Mapping[str, Any]
+    """All of it."""
+    sentences: tuple[str, ...]
+    """Its two or three sentences, with single blanks."""
+
+
+def members(path: Path, suffixes: Sequence[str], say: Say) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and bytes of each file that ends so, in a folder or a zip, by name; or of the one file.
+
+    Hidden files do not count. Zips in a folder are read after its files, without those that both have.
+    """
     try:
         if path.is_dir():
-            for file in sorted(file for file in path.rglob("*") if file.is_file()):
-                if _counts(file.relative_to(path), suffixes):
-                    yield str(file), file.read_bytes()
-        elif zipfile.is_zipfile(path):
+            yield from _in_folder(path, suffixes, say)
+        elif path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                for name in sorted(archive.namelist()):
-                    if _counts(PurePath(name), suffixes):
+                for name in sorted(name for name in archive.namelist() if _counts(PurePath(name), suffixes)):
+                    try:
                         yield f"{path}/{name}", archive.read(name)
-        elif path.suffix.lower() == ".zip" and path.exists():
-            raise zipfile.BadZipFile("damaged, or not a zip")
+                    except _UNREADABLE as error:
+                        say(f"{path}/{name}: cannot be read ({error}); left out")
         else:
             yield str(path), path.read_bytes()
     except _UNREADABLE as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _counts(name: PurePath, suffixes: tuple[str, ...]) -> bool:
+def read_lines(
+    path: Path, names: Sequence[str], say: Say, *, table: bool = True, clean: Callable[[str], str] = str
+) -> Iterator[Line]:
+    """Yield the lines of a file, or of all in a folder or zip; there must be one.
+
+    Args:
+        names: the keys or columns of the sentences; with "?" at the end, one that may be missing.
+        table: whether a file may be a table with a header, too (*.tsv).
+        clean: makes a sentence what it should be.
+    """
+    needed = [name for name in names if not name.endswith("?")]
+    columns = f"a TSV with the header {', '.join(needed)} or " if table else ""
+    layout = f"{columns}JSON lines with {'these keys' if table else ' and '.join(needed)} in files *.jsonl"
+    found = False
+    for name, data in members(path, [".jsonl", ".tsv"][: 1 + table], say):
+        for number, record in _records(data, needed, table and not name.lower().endswith(".jsonl")):
+            place = f"{name}:{number}"
+            sentences = record if isinstance(record, str) else _sentences(record, names, clean)
+            if isinstance(sentences, str) or isinstance(record, str):
+                say(f"{place}: {sentences}; left out")
+                continue
+            if len(set(sentences)) < len(sentences):
+                say(f"{place}: identical sentences, a tie")
+            found = True
+            yield Line(place, PurePath(name).stem, record, sentences)
+    if not found:
+        raise UserError(f"{path}: no pairs in it; {layout} are needed, or a folder or zip of such files")
+
+
+def _in_folder(folder: Path, suffixes: Sequence[str], say: Say) -> Iterator[tuple[str, bytes]]:
+    inside = [path for path in folder.rglob("*") if _counts(path.relative_to(folder), [*suffixes, ".zip"])]
+    seen = dict[tuple[str, int], str]()
+    for packed, file in sorted((path.suffix.lower() == ".zip", path) for path in inside if path.is_file()):
+        try:
+            for name, data in members(file, suffixes, say):
+                key = PurePath(name).name, hash(data)
+                if packed and key in seen:
+                    say(f"{name}: the same as {seen[key]}; left out")
+                else:
+                    yield name, data
+                if not packed:
+                    seen[key] = name
+        except UserError as error:
+            say(f"{error}; left out")
+
+
+def _counts(name: PurePath, suffixes: Sequence[str]) -> bool:
     hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
     return not hidden and name.suffix.lower() in suffixes
+
+
+def _records(data: bytes, needed: Sequence[str], table: bool) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield the number and content of each line that is not blank, or what is wrong with it."""
+    header: list[str] | None = None if table else []
+    for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError:
+            yield number, "not UTF-8"
+            continue
+        if not line.strip():
+            continue
+        if header is None:
+            header = [] if line.startswith("{") else [name.strip().lower() for name in line.split("\t")]
+            if header and not set(needed) <= set(header):
+                yield number, f"the file has no header with {', '.join(needed)}"
+                return
+            if header:
+                continue
+        yield number, _record(line, header)
+
+
+def _record(line: str, header: list[str]) -> dict[str, Any] | str:
+    if header:
+        fields = line.split("\t")
+        if len(fields) != len(header):
+            return f"{len(fields)} fields, but the header has {len(header)}"
+        return dict(zip(header, fields, strict=True))
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return "broken JSON"
+    if not isinstance(record, dict):
+        return "no JSON object"
+    lone = any(isinstance(value, str) and re.search("[\ud800-\udfff]", value) for value in record.values())
+    return "half a character (\\ud…)" if lone else record
+
+
+def _sentences(record: Mapping[str, Any], names: Sequence[str], clean: Callable[[str], str]) -> tuple[str, ...] | str:
+    """Return the sentences, or which is missing."""
+    found = []
+    for name in names:
+        value = record.get(name.removesuffix("?"))
+        if value is None and name.endswith("?"):
+            continue
+        found.append(clean(" ".join(value.split())) if isinstance(value, str) else "")
+        if not found[-1]:
+            return f"no text in {name.removesuffix('?')}"
+    return tuple(found)

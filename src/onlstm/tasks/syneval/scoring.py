@@ -1,98 +1,136 @@
-"""What models make of minimal pairs: the paper's Table 3, and the counting that BLiMP shares.
+"""What models make of pairs of sentences, one of them right: the work and the counting that three tasks share.
 
-The procedure is the original's: each sentence alone, as `<eos> w1 … wn .` from a zero state, every word and the period
-scored; a pair is right if its grammatical sentence is strictly likelier; all pairs of a row count the same. A model
-without a word for the period reads and scores none.
+`table3` (Marvin & Linzen), `blimp` and `agreement` read pairs and have them scored; here models are loaded, pairs
+counted, two models compared and files written. A pair is right if the right sentence is strictly likelier.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.lm.score import tokenizer_of
-from onlstm.report import published
 from onlstm.report.tables import network
-from onlstm.tasks.syneval.generator import Item, generate
-from onlstm.tasks.syneval.loading import load
-from onlstm.tasks.syneval.pairs import read_pairs
-from onlstm.tasks.syneval.spec import SENTENCES, Row, Spec, rows_of
+from onlstm.tasks.results import model_facts, save
+from onlstm.tasks.syneval.members import Say
 
-Say = Callable[[str], object]
 Progress = Callable[[int, int], object]
+Reading = Literal["own", "words"]
+Group = tuple[dict[str, Any], Sequence[int]]
+"""What pairs that are counted together are called, and their places among all."""
+Scores = Sequence[tuple[float, float]]
+"""Of each pair, the log-probabilities in nats: of the right sentence, of the wrong one."""
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What `onlstm syneval` was asked for."""
+    """What `onlstm syneval`, `blimp` or `agreement` was asked for."""
 
     runs: Sequence[Path]
     """One, or two to compare."""
     pairs: Path | None = None
-    """A file, folder or zip of pairs, or templates in YAML; None: Marvin & Linzen's."""
+    """A file, folder or zip; for syneval also templates in YAML, or None: Marvin & Linzen's."""
     lexicon: str = ""
-    """`in-vocabulary`: only words that all the models know; else the name of a lexicon beside the templates."""
+    """Of syneval: `in-vocabulary` (only words that all the models know), or a lexicon beside the templates."""
+    reading: Reading = "own"
+    """Of BLiMP: who finds the words."""
     scores: Path | None = None
     """A file for the scores of each pair."""
+    out: Path | None = None
+    """A file to keep the result in, for `onlstm report`."""
+    command: str = ""
+    """As the user typed it, for that file."""
 
 
-class Outcome(NamedTuple):
-    """How a pair came out."""
+class Scored(NamedTuple):
+    """What a run makes of all pairs."""
 
-    right: bool
-    tie: bool
-    known: bool
-    """The words that differ are all in the vocabulary."""
+    scores: Scores
+    known: Sequence[bool]
+    """Of each pair, whether the words that differ are all in the vocabulary."""
+    facts: dict[str, Any]
+    """More that `--json` prints."""
+
+
+class Judged(NamedTuple):
+    """What all runs make of a task's pairs, and what to make of that."""
+
+    runs: list[Scored]
+    groups: list[Group]
+    """What is counted together."""
+    arranged: Callable[[list[dict[str, Any]]], dict[str, Any]]
+    """From the groups, each with its counts, to what `--json` prints of a run."""
+    records: Iterable[Mapping[str, Any]]
+    """Lines for `--scores`."""
+    names: tuple[str, str] = ("pairs", "scorable_pairs")
+    """What `--json` calls the number of pairs, and of those with known words."""
+
+
+Judge = Callable[[Request, list[LanguageModel], Say, Progress], Judged]
 
 
 def run(
-    request: Request, say: Say = lambda line: None, progress: Progress = lambda done, total: None
+    kind: str,
+    judge: Judge,
+    request: Request,
+    say: Say = lambda line: None,
+    progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Return what `onlstm syneval --json` prints; `say` is told of defects in the pairs."""
-    check_target(request.scores)
+    """Return what a command's `--json` prints, after writing the files that were asked for.
+
+    `kind` is the command; `say` is told of defects in the files of pairs.
+    """
+    started = time.perf_counter()
+    for option, path, such in (("--scores", request.scores, "scores.tsv"), ("--out", request.out, "results/NAME.json")):
+        if path and (path.is_dir() or not path.parent.is_dir()):  # now, not after the work
+            raise UserError(f"{option} {path}: name a file in a folder that is there, such as {such}")
     models = [LanguageModel.load(path) for path in request.runs]
-    items, table = _items(request, models, say)
-    scores = [_scores(model, items, progress) for model in models]
+    judged = judge(request, models, say, progress)
+    found, *other = (
+        {"run": str(path), "model": network(model.config.rnn, (model.config.embedding_size, *model.config.sizes))}
+        | scored.facts
+        | judged.arranged([key | _counts(scored, places, *judged.names) for key, places in judged.groups])
+        for path, model, scored in zip(request.runs, models, judged.runs, strict=True)
+    )
+    if other:
+        right = [[a > b for a, b in scored.scores] for scored in judged.runs]
+        tests = [key | mcnemar(*([some[k] for k in places] for some in right)) for key, places in judged.groups]
+        found |= {"compare": other[0], "tests": tests}
     if request.scores:
-        write_scores(request.scores, _records(items, scores))
-    rows = [(row, chosen) for row, chosen in zip(table, _chosen(items, table), strict=True) if chosen]
-    known = [_known(model, items) for model in models]
-    outcomes = [
-        [[_outcome(items[k], row.compare, found[k], words) for k in chosen] for row, chosen in rows]
-        for found, words in zip(scores, known, strict=True)
-    ]
-    heads = [_head(row, items[chosen[0]], request.pairs) for row, chosen in rows]
-    made = [[head | tally(each) for head, each in zip(heads, some, strict=True)] for some in outcomes]
-    found = [
-        {"run": str(path), "model": named(model), "period": bool(_period(model))}
-        | {"rows": some, "pooled": _pooled(heads, each)}
-        for path, model, some, each in zip(request.runs, models, made, outcomes, strict=True)
-    ]
-    more = {"compare": found[1], "tests": _tests(heads, *outcomes)} if len(models) > 1 else {}
-    return found[0] | {"items": len(items)} | more
+        _write_scores(request.scores, judged.records)
+    if request.out:
+        facts = [model_facts(path, model) for path, model in zip(request.runs, models, strict=True)]
+        how: Any = {"command": request.command, "seed": None, "seconds": time.perf_counter() - started}
+        save(request.out, kind=kind, name=request.out.stem, **how, runs=facts, **found)
+    return found
 
 
-def named(model: LanguageModel) -> str:
-    """Return what kind of model it is."""
-    return network(model.config.rnn, (model.config.embedding_size, *model.config.sizes))
+def pair_scores(
+    model: LanguageModel, ids: Sequence[Sequence[int]], progress: Progress, *, last_only: bool = False
+) -> Scores:
+    """Return the scores of pairs, whose sentences stand one after the other in `ids`; or those of the last words."""
+    given = [len(each) - 1 for each in ids] if last_only else None
+    found = sentence_log_probs(model, ids, given=given, on_progress=progress)
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
-def tally(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the counts of pairs, and accuracies from 0 to 100, None of no pairs; a tie is wrong."""
-    known = [each for each in outcomes if each.known]
-    return {
-        "pairs": len(outcomes),
-        "correct": sum(each.right for each in outcomes),
-        "ties": sum(each.tie for each in outcomes),
-        "accuracy": _percent(outcomes),
-        "scorable_pairs": len(known),
-        "scorable_accuracy": _percent(known),
-    }
+def grouped(keys: Iterable[Key]) -> dict[Key, list[int]]:
+    """Return the places of each key.
+
+    >>> grouped("aba")
+    {'a': [0, 2], 'b': [1]}
+    """
+    places: dict[Key, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, []).append(place)
+    return places
 
 
 def mcnemar(first: Iterable[bool], second: Iterable[bool]) -> dict[str, Any]:
@@ -126,13 +164,38 @@ def contrast(first: Sequence[str], second: Sequence[str]) -> set[str]:
     return {*first[start : len(first) - end], *second[start : len(second) - end]}
 
 
-def check_target(path: Path | None) -> None:
-    """Raise a `UserError` if scores cannot be written there: now, not after the work."""
-    if path and (path.is_dir() or not path.parent.is_dir()):
-        raise UserError(f"--scores {path}: name a file in a folder that is there, such as scores.tsv or scores.jsonl")
+def unk_rate(model: LanguageModel, ids: Iterable[Sequence[int]]) -> float:
+    """Return the share of the ids that are `<unk>`."""
+    words = [id for each in ids for id in each]
+    return words.count(tokenizer_of(model).unk_id) / max(1, len(words))
 
 
-def write_scores(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+def score_columns(names: Sequence[str], scores: Iterable[Sequence[float | str]]) -> dict[str, float | str]:
+    """Return the last columns of a line for `--scores`: a run's scores by name, then those of the run beside it.
+
+    >>> score_columns(["good", "bad"], [(-3.0, -4.0)])
+    {'score_good': -3.0, 'score_bad': -4.0}
+    """
+    runs = zip(("score", "compared"), scores, strict=False)
+    return {f"{run}_{name}": value for run, some in runs for name, value in zip(names, some, strict=True)}
+
+
+def _counts(scored: Scored, places: Iterable[int], pairs: str, known: str) -> dict[str, Any]:
+    """Return counts of the pairs at some places, and accuracies from 0 to 100, None of no pairs; a tie is wrong."""
+    some = [(*scored.scores[k], scored.known[k]) for k in places]
+    sure = [each for each in some if each[2]]
+    right, sure_right = (sum(a > b for a, b, _ in part) for part in (some, sure))
+    return {
+        pairs: len(some),
+        "correct": right,
+        "ties": sum(a == b for a, b, _ in some),
+        "accuracy": 100 * right / len(some),
+        known: len(sure),
+        "scorable_accuracy": 100 * sure_right / len(sure) if sure else None,
+    }
+
+
+def _write_scores(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write a line for each record: JSON if the name ends so, else values between tabs, with a header."""
 
     def lines() -> Iterator[str]:
@@ -145,135 +208,3 @@ def write_scores(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
             yield "\t".join(" ".join(str(value).split()) for value in record.values())
 
     files.write(path, lambda file: [file.write(f"{line}\n".encode(errors="replace")) for line in lines()])
-
-
-def _items(request: Request, models: Sequence[LanguageModel], say: Say) -> tuple[list[Item], list[Row]]:
-    """Return all pairs, and the rows of the table that they may belong to."""
-    spec = load(request.pairs if _is_spec(request.pairs) else None)
-    if request.pairs and not _is_spec(request.pairs):
-        if request.lexicon:
-            raise UserError(f"--lexicon {request.lexicon}: not with the pairs of a file; leave --pairs out")
-        items = list(read_pairs(request.pairs, say))
-    elif request.lexicon == "in-vocabulary":
-        items = list(generate(spec, known=set.intersection(*(_lexicon(spec, model) for model in models))))
-    else:
-        items = list(generate(spec, lexicon=request.lexicon))
-    if not items:
-        raise UserError("no pair is left: the models know too few of the lexicon's words; leave --lexicon out")
-    table = list(spec.rows)
-    named = {template for row in table for template in row.templates}
-    for template, width in {item.template: len(item.sentences) for item in items}.items():
-        if template not in named:
-            table += rows_of(template, width, len(table) + 1)
-    return items, table
-
-
-def _is_spec(path: Path | None) -> bool:
-    return path is not None and path.suffix.lower() in (".yaml", ".yml")
-
-
-def _lexicon(spec: Spec, model: LanguageModel) -> set[str]:
-    """Return those of the lexicon's words that the model knows."""
-    return _of_vocabulary(
-        model, {w for kind in spec.words().values() for forms in kind for w in " ".join(forms).split()}
-    )
-
-
-def _known(model: LanguageModel, items: Iterable[Item]) -> set[str]:
-    return _of_vocabulary(model, {word for item in items for sentence in item.sentences for word in sentence.split()})
-
-
-def _of_vocabulary(model: LanguageModel, words: Iterable[str]) -> set[str]:
-    ids, unknown = _ids(model, words), tokenizer_of(model).unk_id
-    return {word for word, id in ids.items() if id != unknown}
-
-
-def _ids(model: LanguageModel, words: Iterable[str]) -> dict[str, int]:
-    listed = list(words)
-    return dict(zip(listed, tokenizer_of(model).ids(listed), strict=True))
-
-
-def _period(model: LanguageModel) -> list[int]:
-    """Return the period's id, if the model has one."""
-    return [id for id in tokenizer_of(model).ids(["."]) if id != model.tokenizer.unk_id]
-
-
-def _scores(model: LanguageModel, items: Sequence[Item], progress: Progress) -> list[tuple[float, ...]]:
-    """Return the log-probability of each sentence of each item."""
-    split = [sentence.split() for item in items for sentence in item.sentences]
-    ids, end = _ids(model, {word for words in split for word in words}), _period(model)
-    found = iter(sentence_log_probs(model, [[ids[w] for w in words] + end for words in split], on_progress=progress))
-    return [tuple(next(found) for _ in item.sentences) for item in items]
-
-
-def _chosen(items: Sequence[Item], table: Sequence[Row]) -> list[list[int]]:
-    """Return the places of the items of each row; a row for intrusive sentences has no pairs."""
-    places: dict[str, list[int]] = {}
-    for k, item in enumerate(items):
-        places.setdefault(item.template, []).append(k)
-    enough = [3 if 1 in row.compare else 2 for row in table]
-    return [
-        [k for template in row.templates for k in places.get(template, ()) if len(items[k].sentences) >= least]
-        for row, least in zip(table, enough, strict=True)
-    ]
-
-
-def _outcome(item: Item, compare: tuple[int, int], scores: tuple[float, ...], known: set[str]) -> Outcome:
-    better, worse = (scores[k] for k in compare)
-    first, second = (item.sentences[k].split() for k in compare)
-    return Outcome(better > worse, better == worse, contrast(first, second) <= known)
-
-
-def _head(row: Row, example: Item, pairs: Path | None) -> dict[str, Any]:
-    """Return what a row's line begins with, and what the paper has in it."""
-    named = {"row": row.number, "group": row.group, "phenomenon": row.phenomenon, "name": row.name}
-    table = [] if _is_spec(pairs) else published("syneval")
-    quoted = table[row.number - 1].values if row.number <= len(table) else {}
-    numbers = {model: 100 * float(value) for model, value in quoted.items() if model != "dependency"}
-    example_pair = [example.sentences[k] for k in row.compare]
-    return named | {"files": list(row.templates), "example": example_pair, "published": numbers or None}
-
-
-def _groups(heads: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Return the places of the rows of every group, and of all."""
-    named = {name: [k for k, head in enumerate(heads) if head["group"] == name] for name in _names(heads)}
-    return (named if len(named) > 1 else {}) | {"all": list(range(len(heads)))}
-
-
-def _names(heads: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(head["group"] for head in heads))
-
-
-def _pooled(heads: Sequence[Mapping[str, Any]], outcomes: Sequence[Sequence[Outcome]]) -> list[dict[str, Any]]:
-    return [
-        {"group": name} | tally([each for k in places for each in outcomes[k]])
-        for name, places in _groups(heads).items()
-    ]
-
-
-def _tests(
-    heads: Sequence[Mapping[str, Any]], first: Sequence[Sequence[Outcome]], second: Sequence[Sequence[Outcome]]
-) -> list[dict[str, Any]]:
-    """Return McNemar's test of each row, each group and all."""
-    rows = [{"row": head["row"], "group": head["group"], "places": [k]} for k, head in enumerate(heads)]
-    rows += [{"row": None, "group": name, "places": places} for name, places in _groups(heads).items()]
-    tests = []
-    for row in rows:
-        right = [[each.right for k in row["places"] for each in some[k]] for some in (first, second)]
-        tests.append({"row": row["row"], "group": row["group"]} | mcnemar(*right))
-    return tests
-
-
-def _percent(outcomes: Sequence[Outcome]) -> float | None:
-    return 100 * sum(each.right for each in outcomes) / len(outcomes) if outcomes else None
-
-
-def _records(items: Sequence[Item], scores: Sequence[Sequence[tuple[float, ...]]]) -> Iterator[dict[str, Any]]:
-    for item, *found in zip(items, *scores, strict=True):
-        names = SENTENCES if len(item.sentences) == len(SENTENCES) else SENTENCES[::2]
-        record = {"template": item.template, "condition": item.condition} | dict.fromkeys(SENTENCES, "")
-        record |= dict(zip(names, item.sentences, strict=True))
-        for prefix, some in zip(("score", "compared"), found, strict=False):
-            by_name = dict(zip(names, some, strict=True))
-            record |= {f"{prefix}_{name}": by_name.get(name, "") for name in SENTENCES}
-        yield record

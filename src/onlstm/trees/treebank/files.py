@@ -1,8 +1,6 @@
 """The files of a treebank, in a folder or an archive, and their text."""
 
-import bz2
 import codecs
-import gzip
 import io
 import lzma
 import re
@@ -11,11 +9,13 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from contextlib import ExitStack
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, TextIO
+from typing import BinaryIO, Literal, TextIO
 
 from onlstm.errors import UserError
+from onlstm.files import unpacked
 from onlstm.trees.tree import TreebankError
 from onlstm.trees.treebank.profile import Profile, matcher
 
@@ -25,15 +25,20 @@ _SECTIONS = {"test": "23", "valid": "22"}
 _WSJ_FILE = re.compile(r"wsj_(\d\d)\d\d\.[^/]*", re.IGNORECASE)
 _UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error)
 _ARCHIVES = {"zip", "tar", "tgz", "txz", "tbz2"}
-_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open, b"BZh": bz2.open}
 _PACKED_NAME = re.compile(r"\.(gz|xz|bz2)$", re.IGNORECASE)
 _STDIN = ("-", "/dev/stdin")
 _MOST_UNDECODED = 0.001  # of a file's characters; letters with accents are more, even in text that is mostly brackets
 
 
 def read_files(path: Path, profile: Profile, split: Split) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of each file of the split, sorted by name; there must be one."""
-    return _files(path, lambda names: _of_split(_of_profile(names, profile), split, path))
+    """Yield the name and bytes, unpacked, of each file of the split, sorted by name; there must be one."""
+    try:
+        with ExitStack() as stack:
+            files = _files(path, stack)
+            for name in _of_split(_of_profile(files, profile), split, path):
+                yield name, unpacked(io.BufferedReader(io.BytesIO(files[name]()))).read()
+    except _UNREADABLE as error:
+        raise UserError(f"cannot read the treebank {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def decoded(name: str, data: bytes, profile: Profile, strict: bool) -> str:
@@ -51,41 +56,24 @@ def decoded(name: str, data: bytes, profile: Profile, strict: bool) -> str:
         return text
 
 
-def _files(path: Path, choose: Callable[[Iterable[str]], list[str]]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of the chosen files in a folder or archive, or of the one file, unpacked."""
-    try:
-        if path.is_dir():
-            for name in choose(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()):
-                yield name, _unpacked((path / name).read_bytes())
-            return
-        with _opened(path) as file:
-            for name, data in _members(file, path, choose):
-                yield name, _unpacked(data)
-    except _UNREADABLE as error:
-        raise UserError(f"cannot read the treebank {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _members(file: BinaryIO, path: Path, choose: Callable[[Iterable[str]], list[str]]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of the chosen files in an archive, or of the one file that it is."""
+def _files(path: Path, stack: ExitStack) -> dict[str, Callable[[], bytes]]:
+    """Return by name what reads each file in a folder or an archive, or the one file."""
+    if path.is_dir():
+        return {file.relative_to(path).as_posix(): file.read_bytes for file in path.rglob("*") if file.is_file()}
+    file = stack.enter_context(_opened(path))
     if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            for name in choose(info.filename for info in archive.infolist() if not info.is_dir()):
-                yield name, archive.read(name)
-        return
+        archive = stack.enter_context(zipfile.ZipFile(file))
+        return {info.filename: partial(archive.read, info) for info in archive.infolist() if not info.is_dir()}
     file.seek(0)
     is_tar = tarfile.is_tarfile(file)
     file.seek(0)
     if is_tar:
-        with tarfile.open(fileobj=file) as tar:
-            members = {member.name: member for member in tar if member.isfile()}
-            for name in choose(members):
-                inside = tar.extractfile(members[name])
-                yield name, inside.read() if inside else b""
-    elif _ARCHIVES.intersection(path.name.lower().split(".")[-2:]):
+        tar = stack.enter_context(tarfile.TarFile.open(fileobj=file))
+        inside = ((member.name, tar.extractfile(member)) for member in tar if member.isfile())
+        return {name: content.read for name, content in inside if content}
+    if _ARCHIVES.intersection(path.name.lower().split(".")[-2:]):
         raise OSError("a damaged archive, or none")
-    else:
-        for name in choose(["standard input" if str(path) in _STDIN else path.name]):
-            yield name, file.read()
+    return {"standard input" if str(path) in _STDIN else path.name: file.read}
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -97,15 +85,6 @@ def _opened(path: Path) -> BinaryIO:
 def _piped(path: Path, stdin: TextIO) -> bytes:
     """Return all that comes through a pipe; it comes once, but is asked for again with another profile."""
     return stdin.buffer.read() if str(path) in _STDIN else path.read_bytes()
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Return the bytes, decompressed if they are packed; that is told by the first of them, not by a name."""
-    for magic, unpack in _PACKED.items():
-        if data.startswith(magic):
-            with unpack(io.BytesIO(data)) as file:
-                return bytes(file.read())
-    return data
 
 
 def _of_profile(names: Iterable[str], profile: Profile) -> list[str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -17,10 +17,12 @@ from typing import Any, Literal, get_type_hints
 import yaml
 
 from onlstm.errors import UserError
-from onlstm.settings import nearest, typed
+from onlstm.settings import from_yaml, nearest, typed
 
 Patterns = tuple[str, ...]
 Role = Literal["word", "punctuation", "null", "markup"]
+
+_FILES = ("*.mrg", "*.psd", "*.ptb", "*.tree", "*.trees", "*.parse", "*.brackets", "*.tbf", "*.xml", "*.txt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,26 +71,12 @@ class Profile:
     each part; or nothing. Gaps of punctuation alone are none where it is left out."""
     encoding: str = ""
     """Of its files; by default UTF-8, or what an XML file declares."""
-    files: Patterns = (
-        "*.mrg",
-        "*.psd",
-        "*.ptb",
-        "*.tree",
-        "*.trees",
-        "*.parse",
-        "*.brackets",
-        "*.tbf",
-        "*.xml",
-        "*.txt",
-    )
+    files: Patterns = _FILES
     """Names of its files, in any case; in a folder those that match the first pattern that any matches are read."""
 
     def __post_init__(self) -> None:
-        for key, old, new in (
-            ("word", self.word, ""),
-            ("label", self.label, ""),
-            *(("replace", *r) for r in self.replace),
-        ):
+        expressions = [("word", self.word, ""), ("label", self.label, ""), *(("replace", *r) for r in self.replace)]
+        for key, old, new in expressions:
             try:
                 re.sub(old, new, "")
             except (re.error, IndexError) as error:
@@ -116,15 +104,11 @@ class Profile:
         >>> [load_profile("ptb").cut(label) for label in ("NP-SBJ-1", "PP=2", "-NONE-")]
         ['NP', 'PP', '-NONE-']
         """
-        return self._labels.get(label) or self._labels.setdefault(label, _matched(self.label, label))
+        return _matched(self.label, label)
 
     def spelled(self, token: str) -> str:
         """Return the word in a leaf's token."""
         return token if self.word == ".+" else _matched(self.word, token)
-
-    @cached_property
-    def _labels(self) -> dict[str, str]:
-        return {}
 
     @cached_property
     def _roles(self) -> dict[str, Role]:
@@ -147,6 +131,7 @@ def matcher(patterns: Patterns) -> Callable[[str], re.Match[str] | None]:
     return re.compile("|".join(map(translate, patterns)) or "(?!)").match
 
 
+@lru_cache(maxsize=1 << 16)  # each label comes many times
 def _matched(pattern: str, text: str) -> str:
     found = re.search(pattern, text)
     return found[0] or text if found else text
@@ -182,11 +167,7 @@ def _built(text: str, file: str) -> Profile:
 
     A list that starts with a lone + adds to the base's.
     """
-    try:
-        found = yaml.load(text, yaml.BaseLoader)  # scalars stay strings: NO is a tag
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        raise UserError(f"{file}:{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    found = from_yaml(text, file, yaml.BaseLoader)  # scalars stay strings: NO is a tag
     if not isinstance(found, Mapping):
         raise UserError(f"{file}: a profile has keys such as words, punctuation and nulls")
     hints = {key: hint for key, hint in get_type_hints(Profile).items() if key != "name"}

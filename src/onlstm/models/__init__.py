@@ -1,0 +1,39 @@
+"""The models in the box: a folder each, named by it wherever a run is asked for. No torch here.
+
+A run folder of that name wins. `onlstm convert RUN --half --out src/onlstm/models/NAME` puts a model here.
+"""
+
+import os
+from pathlib import Path
+
+from onlstm.errors import UserError
+
+DEFAULT = "en-small"
+"""What commands that are given no run use."""
+_BOX = Path(__file__).parent
+_FILES = ("config.json", "model.safetensors", "trainer.pt")
+
+
+def names() -> list[str]:
+    """Return the names of the models that are there, the default one in any case."""
+    return sorted({DEFAULT, *(path.parent.name for path in _BOX.glob(f"*/{_FILES[0]}"))})
+
+
+def is_run(word: str) -> bool:
+    """Return whether a word of the command line names a run: its folder, even if damaged, or a model in the box.
+
+    >>> is_run("en-small"), is_run("the cat sat")
+    (True, False)
+    """
+    return word in names() or (word != "" and any(os.path.isfile(f"{word}/{name}") for name in _FILES))  # noqa: PTH113
+
+
+def locate(run: str | Path) -> Path:
+    """Return the folder of a run; what names neither a folder nor a model in the box comes back as it is."""
+    if str(run) not in names() or Path(run).exists():
+        return Path(run)
+    if not (_BOX / run).is_dir():
+        raise UserError(
+            f"{run}: not in this onlstm yet; train a model (onlstm train TEXT --out RUN) and name its folder"
+        )
+    return _BOX / run

@@ -1,0 +1,47 @@
+"""What tests of models and commands share: a small model of random weights, and a command run in this process."""
+
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from onlstm.cli import main
+from onlstm.lm.model import LanguageModel, LMConfig
+
+
+def random_model(tokenizer, dtype=torch.float32, *, spread=0.7, seed=0, **options) -> LanguageModel:
+    """A model for evaluation with weights from U(±spread), far from uniform predictions and from equal distances."""
+    torch.manual_seed(seed)
+    config = {"vocab_size": len(tokenizer), "embedding_size": 8, "hidden_size": 12, "num_layers": 2, "chunk_size": 4}
+    made = LanguageModel(LMConfig(**config | options), tokenizer).to(dtype)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.uniform_(-spread, spread)
+    return made.eval()
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def onlstm(*args, input: bytes | str = b"", cwd=None) -> Done:
+    """Run the command in this process, which has torch loaded already."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    data = input.encode() if isinstance(input, str) else input
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["onlstm", *map(str, args)])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        if cwd:
+            patch.chdir(cwd)
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    return Done(code, out.getvalue(), err.getvalue())
