@@ -18,7 +18,8 @@ def reproduce(
     target: Annotated[str, Parameter(help="table1, table2, table3, figure-logic or figure-a1.")],
     *,
     scale: Annotated[
-        Literal["small", "paper"], Parameter(help="small: one or two hours on two cores; paper: the published settings.")
+        Literal["small", "paper"],
+        Parameter(help="small: an hour or two on two cores; paper: as published."),
     ] = "small",
     data: Annotated[Path, Parameter(help="Folder with ptb-lm, wsj-sample, wikitext-2, logic, …")] = Path("data"),
     out: Annotated[Path | None, Parameter(help="Folder for runs and results (default: runs/reproduce-SCALE).")] = None,
