@@ -167,6 +167,9 @@ def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run,
     found = json.loads((again / "result.json").read_text())
     assert found["numbers"]["epochs"] == 3
     assert [each["epoch"] for each in found["curve"]] == [3]
+    began, went_on = found["command"].split(" && ")
+    assert began == json.loads((run / "result.json").read_text())["command"]
+    assert went_on.startswith("onlstm train --resume ")
 
 
 def test_a_folder_with_other_files_is_not_touched(text, tmp_path):

@@ -46,7 +46,7 @@ class Request:
     out: Path
     resume: bool = False
     command: str = ""
-    """As the user typed it, for result.json."""
+    """As the user typed it; result.json has the one that began the run, and those that changed its settings."""
 
 
 def run(
@@ -66,7 +66,10 @@ def run(
         model = LanguageModel(config, data.tokenizer).to(getattr(torch, chosen.train.precision))
         count = sum(p.numel() for p in model.parameters())
         say(f"{config.rnn} {config.embedding_size}→{'→'.join(map(str, config.sizes))}: {count:,} parameters")
-        sources = content["about"]["sources"] if content else list(request.sources)
+        begun = content["about"] if content else {"sources": list(request.sources)}
+        command = begun.get("command", request.command)
+        if content and request.overrides:
+            command += f" && {request.command}"
         trainer = Trainer(
             model,
             data.train,
@@ -76,7 +79,7 @@ def run(
             seed=chosen.seed,
             world=world,
             listeners=listeners,
-            about={"recipe": chosen.settings(), "sources": sources},
+            about={"recipe": chosen.settings(), "sources": begun["sources"], "command": command},
         )
         trainer.listeners.append(_trees(trainer, data.valid, say))
         if content:
@@ -196,7 +199,7 @@ def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Traine
         request.out / "result.json",
         kind="language-model",
         name=request.out.name,
-        command=request.command,
+        command=trainer.about["command"],
         recipe=chosen.settings(),
         seed=chosen.seed,
         data={
