@@ -66,7 +66,7 @@ def run(
         model = LanguageModel(config, data.tokenizer).to(getattr(torch, chosen.train.precision))
         count = sum(p.numel() for p in model.parameters())
         say(f"{config.rnn} {config.embedding_size}→{'→'.join(map(str, config.sizes))}: {count:,} parameters")
-        begun = content["about"] if content else {"sources": list(request.sources)}
+        begun: dict[str, Any] = content["about"] if content else {"sources": list(request.sources)}
         command = begun.get("command", request.command)
         if content and request.overrides:
             command += f" && {request.command}"
