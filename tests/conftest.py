@@ -1,15 +1,21 @@
-"""What all tests share: one thread a process, the folder ../shared, and that a `data` test may not skip quietly."""
+"""What all tests share: one thread a process, the same examples each time, the folder ../shared, and that a `data` test may not skip quietly."""
 
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 SHARED = Path(__file__).parents[2] / "shared"
 
 
+settings.register_profile("steady", derandomize=True, deadline=None)
+
+
 def pytest_configure(config):
     torch.set_num_threads(1)
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import helpers
+
 COMMAND = Path(sys.executable).with_name("onlstm")
 
 
@@ -48,11 +50,11 @@ def test_version_is_the_packages():
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(args, line):
-    done = onlstm(*args)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"onlstm: {line}")
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    done = helpers.onlstm(*args)
+    assert done.code == 2
+    assert done.err.startswith(f"onlstm: {line}")
+    assert done.err.count("\n") == 1
+    assert done.out == ""
 
 
 def test_demo_learns_and_prints_one_json_object(tmp_path):
@@ -72,9 +74,9 @@ def test_demo_learns_and_prints_one_json_object(tmp_path):
 def test_demo_names_the_line_of_a_grammar_that_is_wrong(tmp_path):
     file = tmp_path / "mine.txt"
     file.write_text("S -> NP VP\nNP -> kim | lee\nVP -> sleeps | sees NP Adv")
-    done = onlstm("demo", "--grammar", str(file), "--out", str(tmp_path / "out"))
-    assert done.returncode == 2
-    assert done.stderr == f"onlstm: {file}:3: Adv has no rules; add some, or put it in quotes if it is a word\n"
+    done = helpers.onlstm("demo", "--grammar", file, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert done.err == f"onlstm: {file}:3: Adv has no rules; add some, or put it in quotes if it is a word\n"
     assert list(tmp_path.iterdir()) == [file]
 
 

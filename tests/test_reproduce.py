@@ -41,7 +41,7 @@ def data(tmp_path_factory):
         archive.writestr("treebank/combined/wsj_0001.mrg", gold)
     (folder / "logic").mkdir()
     with zipfile.ZipFile(folder / "logic" / "logic.zip", "w") as archive:
-        for part, seed, count in (("train", 0, 20), ("test", 1, 4)):
+        for part, seed, count in (("train", 0, 5), ("test", 1, 2)):
             for n, pairs in generate(dict.fromkeys(range(1, 13), count), seed=seed).items():
                 archive.writestr(f"{part}{n}", "".join("\t".join(pair) + "\n" for pair in pairs))
     return folder
@@ -163,6 +163,7 @@ def test_an_interrupt_loses_nothing_and_the_end_is_tables_and_a_figure(begun, da
     assert (out / "figure-a1" / "figure-a1.html").exists()
 
 
+@pytest.mark.slow
 def test_the_figure_of_logic_from_pairs_to_page(data, tmp_path):
     args = ["reproduce", "figure-logic", "--data", data, "--threads", 1, "--out", tmp_path / "out"]
     done = onlstm(*args)

@@ -109,6 +109,7 @@ def test_a_killed_build_and_a_broken_library_do_no_harm(tmp_path):
     assert "does not load; building it again" in err
 
 
+@pytest.mark.slow
 def test_a_read_only_home_builds_in_the_temporary_folder(tmp_path):
     nowhere = tmp_path / "file"
     nowhere.write_text("a file where a folder would have to be")

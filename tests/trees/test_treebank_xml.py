@@ -4,7 +4,7 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
@@ -199,6 +199,15 @@ def parts(places, words):
     return [tuple(run) for run in runs]
 
 
+@example(  # a part that ends where a constituent with a mark of its own does
+    (
+        5,
+        ["N", "N", "N", "N", "$,"],
+        [([3, 4], ["3", "4"]), ([0, 2, 3, 4], ["0", "2", "n0"]), ([0, 1, 2, 3, 4], ["1", "n1"])],
+    ),
+    False,
+    True,
+)
 @given(graphs(), st.booleans(), st.booleans())
 def test_every_graph_becomes_a_tree(graph, headed, punctuation):
     n, tags, nodes = graph

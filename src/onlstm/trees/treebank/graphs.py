@@ -155,8 +155,8 @@ def _continuous(
 ) -> tuple[list[Node], int]:
     """Return brackets, by the profile's rule where a node has gaps, and how many had.
 
-    Only words make gaps, for punctuation hangs anywhere: the marks in a gap are taken in, and of those at its ends
-    a node without gaps has its own.
+    Only words make gaps, for punctuation hangs anywhere: marks between a part's words are taken in, and of those at its
+    ends a part has the node's own.
     """
     words = [place for place, leaf in enumerate(leaves) if profile.role(*leaf) == "word"]
     ranks = {place: rank for rank, place in enumerate(words)}
@@ -169,10 +169,9 @@ def _continuous(
                 parts[-1].append(place)
             else:
                 parts.append([place])
-        spans = [(part[0], part[-1] + 1) for part in parts]
-        if len(spans) == 1:
-            spans = [_widened(*spans[0], set(places) - ranks.keys())]
-        elif spans:
+        marks = set(places) - ranks.keys()
+        spans = [_widened(part[0], part[-1] + 1, marks) for part in parts]
+        if len(spans) > 1:
             gaps += 1
             if profile.discontinuous == "lift":
                 spans = [(i, j) for i, j in spans if i <= head < j] or spans[:1]
