@@ -1,4 +1,4 @@
-"""What all tests share: one thread a process, the same examples each time, the folder ../shared, and that a `data` test may not skip quietly."""
+"""What all tests share: one thread, the same examples each time, ../shared; a `data` test may not skip quietly."""
 
 from pathlib import Path
 
