@@ -93,6 +93,7 @@ def test_two_processes_may_build_at_once_and_a_third_finds_it_built(tmp_path):
     assert err == ""
 
 
+@pytest.mark.slow
 def test_a_killed_build_and_a_broken_library_do_no_harm(tmp_path):
     process = start(environment(tmp_path))
     deadline = time.monotonic() + 60
