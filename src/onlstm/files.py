@@ -6,7 +6,8 @@ import json
 import lzma
 import math
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
@@ -44,9 +45,31 @@ def clear_halves(folder: Path, *names: str) -> None:
             half.unlink(missing_ok=True)
 
 
+def check_target(option: str, path: Path, such: str, inputs: Iterable[Path] = ()) -> None:
+    """Refuse, before the work, what could not be written after it, or would take the place of what is read."""
+    try:
+        fits = path.is_file() or not path.exists()
+        if fits:
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        taken = path.exists() and any(path.samefile(each) for each in inputs if each.exists())
+    except OSError as error:
+        why = "the folder is not there" if isinstance(error, FileNotFoundError) else error.strerror
+        raise UserError(f"{option} {path}: {why}; name a file in a folder that is there, such as {such}") from None
+    if not fits or _is_stream(path):
+        raise UserError(f"{option} {path}: not a file; name a file in a folder that is there, such as {such}")
+    if taken:
+        raise UserError(f"{option} {path}: it is read, and would be lost; name another file, such as {such}")
+
+
 def write(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
-    """Write text, bytes or whatever `content(file)` writes; after a crash `path` holds the old or the new, whole."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write text, bytes or whatever `content(file)` writes; after a crash `path` holds the old or the new, whole.
+
+    A link stays a link. A pipe or device, which a file must not take the place of, is written as it is.
+    """
+    special = _is_stream(path) or (path.exists() and not path.is_file())
+    path = path if special else Path(os.path.realpath(path))
+    aside = path if special else path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with aside.open("wb") as file:
             if callable(content):
@@ -54,10 +77,16 @@ def write(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> No
             else:
                 file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+            if not special:
+                os.fsync(file.fileno())
+                aside.replace(path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        with suppress(OSError):
-            aside.unlink()
+        if not special:
+            with suppress(OSError):
+                aside.unlink()
+
+
+def _is_stream(path: Path) -> bool:
+    return path in map(Path, ("/dev/stdin", "/dev/stdout", "/dev/stderr")) or path.is_relative_to("/dev/fd")

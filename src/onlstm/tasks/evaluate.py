@@ -123,8 +123,8 @@ def _check(request: Request) -> None:
             raise UserError(f"{option} {path}: No such file or directory")
     if request.words and not request.words.parent.is_dir():
         raise UserError(f"--words {request.words}: the folder {request.words.parent} does not exist")
-    if request.out and (request.out.is_dir() or not request.out.parent.is_dir()):  # now, not after the work
-        raise UserError(f"--out {request.out}: name a file in a folder that is there, such as results/NAME.json")
+    if request.out:
+        files.check_target("--out", request.out, "results/NAME.json", [Path(request.treebank)])
 
 
 def _read(request: Request, punctuation: bool = False) -> Treebank:

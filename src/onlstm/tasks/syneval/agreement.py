@@ -52,7 +52,8 @@ def judge(request: Request, models: list[LanguageModel], say: Say, progress: Pro
 def read(path: Path, say: Say) -> dict[str, list[Task]]:
     """Return the tasks of every set in a folder or zip, or of the set that a file belongs to, by name."""
     paths = [path] if path.is_dir() or path.suffix.lower() not in _SUFFIXES else _siblings(path)
-    files = {name: data for each in paths for name, data in members(each, _SUFFIXES, say)}
+    found = ((PurePath(name), data) for each in paths for name, data in members(each, _SUFFIXES, say))
+    files = {str(name.with_suffix(name.suffix.lower())): data for name, data in found}
     sets = {}
     for stem in sorted({name[: -len(PurePath(name).suffix)] for name in files}):
         there = {suffix: files[stem + suffix] for suffix in _SUFFIXES if stem + suffix in files}
@@ -70,7 +71,7 @@ def read(path: Path, say: Say) -> dict[str, list[Task]]:
 def _siblings(path: Path) -> list[Path]:
     if not path.is_file():
         raise UserError(f"cannot read {path}: no such file")
-    return [file for suffix in _SUFFIXES if (file := path.with_suffix(suffix)).is_file()]
+    return sorted(file for file in path.parent.glob("*") if file.stem == path.stem and file.suffix.lower() in _SUFFIXES)
 
 
 def _tasks(stem: str, there: Mapping[str, bytes], say: Say) -> Iterator[Task]:
@@ -97,6 +98,8 @@ def _tasks(stem: str, there: Mapping[str, bytes], say: Say) -> Iterator[Task]:
 
 def _task(text: str, gold: str, place: str | None = None) -> Task | str:
     """Return the task, or what is wrong with it."""
+    if re.search("[\ud800-\udfff]", text + gold):
+        return "not UTF-8, or the text's line is not"
     columns = [column.strip() for column in gold.split("\t")]
     if len(columns) not in (4, 12):
         return f"{len(columns)} columns, not the 4 or 12 of the known layouts"
@@ -108,8 +111,8 @@ def _task(text: str, gold: str, place: str | None = None) -> Task | str:
         return f"place {index}, but {place.strip() or 'nothing'} in .eval"
     if not right or not wrong:
         return "a form is missing"
-    if re.search("[\ud800-\udfff]", text + gold):
-        return "not UTF-8"
+    if len(columns) == 4 and not columns[3].isdecimal():
+        return f"{columns[3][:20]!r} is no number of attractors"
     kind = f"{columns[3]} attractors" if len(columns) == 4 else "original" if columns[2] == "0" else "nonsense"
     return Task(words[: int(index)], right, wrong, kind)
 

@@ -70,7 +70,10 @@ def _items(template: Template, spec: Spec, words: Lexicon) -> Iterator[Item]:
 
 
 def _sentences(template: Template, places: dict[str, int], words: Lexicon) -> Iterator[tuple[str, ...]]:
-    """Yield the sentences with every choice of words; `places` says which form a feature or value asks for."""
+    """Yield the sentences with every choice of words; `places` says which form a feature or value asks for.
+
+    They end without a period: whoever scores them sets it.
+    """
     names = list(dict.fromkeys(slot.name for slot in template.slots()))
     kinds = [next(slot.kind for slot in template.slots() if slot.name == name) for name in names]
     uses = [(names.index(slot.name), places[slot.other + slot.form]) for slot in template.slots()]
@@ -87,6 +90,6 @@ def _sentences(template: Template, places: dict[str, int], words: Lexicon) -> It
         if any(len({chosen[i] for i in those}) < len(those) for those in rivals):
             continue
         filled = frame % tuple([chosen[i][place % len(chosen[i])] for i, place in uses])
-        sentences = tuple(filled.split("\n"))
+        sentences = tuple(sentence.removesuffix(".").rstrip() for sentence in filled.split("\n"))
         if len(set(sentences)) == len(sentences):
             yield sentences

@@ -36,7 +36,8 @@ class Line(NamedTuple):
 def members(path: Path, suffixes: Sequence[str], say: Say) -> Iterator[tuple[str, bytes]]:
     """Yield the name and bytes of each file that ends so, in a folder or a zip, by name; or of the one file.
 
-    Hidden files do not count. Zips in a folder are read after its files, without those that both have.
+    Hidden files do not count. Zips in a folder are read after its files; of files that are the same by name and
+    content the first counts.
     """
     try:
         if path.is_dir():
@@ -86,16 +87,15 @@ def read_lines(
 def _in_folder(folder: Path, suffixes: Sequence[str], say: Say) -> Iterator[tuple[str, bytes]]:
     inside = [path for path in folder.rglob("*") if _counts(path.relative_to(folder), [*suffixes, ".zip"])]
     seen = dict[tuple[str, int], str]()
-    for packed, file in sorted((path.suffix.lower() == ".zip", path) for path in inside if path.is_file()):
+    for _, file in sorted((path.suffix.lower() == ".zip", path) for path in inside if path.is_file()):
         try:
             for name, data in members(file, suffixes, say):
                 key = PurePath(name).name, hash(data)
-                if packed and key in seen:
+                if key in seen:
                     say(f"{name}: the same as {seen[key]}; left out")
-                else:
-                    yield name, data
-                if not packed:
-                    seen[key] = name
+                    continue
+                seen[key] = name
+                yield name, data
         except UserError as error:
             say(f"{error}; left out")
 

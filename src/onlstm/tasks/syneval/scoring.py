@@ -88,9 +88,13 @@ def run(
     `kind` is the command; `say` is told of defects in the files of pairs.
     """
     started = time.perf_counter()
-    for option, path, such in (("--scores", request.scores, "scores.tsv"), ("--out", request.out, "results/NAME.json")):
-        if path and (path.is_dir() or not path.parent.is_dir()):  # now, not after the work
-            raise UserError(f"{option} {path}: name a file in a folder that is there, such as {such}")
+    inputs = [request.pairs] if request.pairs else []
+    if request.scores:
+        files.check_target("--scores", request.scores, "scores.tsv", inputs)
+    if request.out:
+        files.check_target("--out", request.out, "results/NAME.json", inputs)
+    if request.out and request.scores and request.out.resolve() == request.scores.resolve():
+        raise UserError(f"--out {request.out}: the file of --scores; name another")
     models = [LanguageModel.load(path) for path in request.runs]
     judged = judge(request, models, say, progress)
     found, *other = (

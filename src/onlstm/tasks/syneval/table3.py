@@ -40,7 +40,8 @@ def judge(request: Request, models: list[LanguageModel], say: Say, progress: Pro
     firsts = {number: cases[where[0]] for number, where in by_row.items()}
     heads = {number: _head(row, items[k], quoted) for number, (row, k) in firsts.items()}
     by_group = scoring.grouped(row.group for row, _ in cases)
-    pooled = (by_group if len(by_group) > 1 else {}) | {"all": [*range(len(cases))]}
+    several = {name or "other": where for name, where in by_group.items()} if len(by_group) > 1 else {}
+    pooled = several | {"all" if "all" not in several else "all groups": [*range(len(cases))]}
     groups: list[Group] = [({"row": number, "group": heads[number]["group"]}, at) for number, at in by_row.items()]
     groups += [({"row": None, "group": name}, where) for name, where in pooled.items()]
     return Judged(runs, groups, partial(_arranged, heads), _records(items, scores))
@@ -64,7 +65,9 @@ def _items(request: Request, models: Sequence[LanguageModel], say: Say) -> tuple
     else:
         items = list(generate(spec, lexicon=request.lexicon))
     if not items:
-        raise UserError("no pair is left: the models know too few of the lexicon's words; leave --lexicon out")
+        few = "the models know too few of the lexicon's words; leave --lexicon out"
+        same = f"the templates of {request.pairs} make no two sentences that differ"
+        raise UserError(f"no pair is left: {few if request.lexicon else same}")
     table = list(spec.rows)
     named = {template for row in table for template in row.templates}
     for template, width in {item.template: len(item.sentences) for item in items}.items():
