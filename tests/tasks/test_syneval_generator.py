@@ -202,6 +202,14 @@ def test_forms_that_are_the_same_make_no_pair_and_none_comes_twice(tmp_path):
     ]
 
 
+def test_a_final_period_is_left_to_the_scorer(tmp_path):
+    plain = list(generate(own(tmp_path, TINY)))
+    assert (
+        list(generate(own(tmp_path, TINY.replace('verb[n]"', 'verb[n] ."').replace('verb[!n]"', 'verb[!n] ."'))))
+        == plain
+    )
+
+
 def test_a_triple_has_three_rows(tmp_path):
     text = TINY.replace('{grammatical: "noun[n]', '{intrusive: "noun[n] kind[] verb[n]", grammatical: "noun[n]')
     spec = load(own(tmp_path, text))
