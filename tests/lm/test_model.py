@@ -87,6 +87,22 @@ def test_many_rows_are_sliced_without_a_trace(monkeypatch):
     assert torch.allclose(torch.autograd.grad(sliced, model.embedding.weight)[0], whole_grad, atol=1e-14)
 
 
+def test_bfloat16_rounds_the_training_loss_and_nothing_else():
+    full, narrow, ids = small().float(), small(softmax="bfloat16").float(), some_ids(40, 5)
+    losses = [model.loss(ids[:-1], ids[1:], None).nll for model in (full, narrow)]
+    assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-3)
+    for name, expected, found in zip(
+        [name for name, _ in full.named_parameters()],
+        *(torch.autograd.grad(loss, model.parameters()) for loss, model in zip(losses, (full, narrow), strict=True)),
+        strict=True,
+    ):
+        difference = (expected - found).norm() / expected.norm()
+        assert 0 < difference < 0.02, (name, difference)
+    assert torch.equal(full(ids).logits, narrow(ids).logits)
+    h = torch.randn(5, 12)
+    assert torch.equal(full.head.log_probs(h), narrow.head.log_probs(h))
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_word_log_probs_are_rows_of_log_probs(head):
     model, h, words = small(**HEADS[head]), torch.randn(50, 12).double(), some_ids(50, 1)[:, 0]
@@ -175,6 +191,7 @@ def test_weight_drop_scales_training_or_evaluation(rnn, scale):
         ({"hidden_size": 1150, "chunk_size": 12}, "layers of 1150, 1150, 12 neurons .* nearest that work: 2$"),
         ({"hidden_size": (20, 24), "chunk_size": 4}, "last layer has 24 neurons, the embedding 12"),
         ({"softmax": "adaptive", "chunk_size": 4, "hidden_size": 20}, "not with tied embeddings"),
+        ({"softmax": "bfloat16", "mos": 2, "chunk_size": 4, "hidden_size": 20}, "not with mos"),
         ({"dropout_input": 1.0}, "model.dropout_input 1.0: a number from 0"),
         ({"num_layers": 0}, "model.num_layers 0: at least 1"),
     ],

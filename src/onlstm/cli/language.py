@@ -117,6 +117,30 @@ def doctor(
     print(json_text("doctor", started, None, asdict(found)) if json else task.render(found))
 
 
+@app.command
+def sentences(
+    *text: Text,
+    out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
+) -> None:
+    """Put running text one sentence a line, as training wants it; marks of tokenised text (@-@, n't, " .") are joined.
+
+    A sentence ends with its line, too. Headings of WikiText (= Title =) are left out.
+    """
+    from onlstm import files
+    from onlstm.text.sentences import sentences as split
+    from onlstm.text.stream import read_lines, text_files
+
+    paths = text_files(sources(*text) or ("-",))
+    if out:
+        files.check_target("--out", out, "sentences.txt", paths)
+    found = (sentence for path in paths for line in read_lines(path) for sentence in split(line))
+    if out:
+        files.write(out, lambda file: [file.write((sentence + "\n").encode()) for sentence in found])
+        return
+    for sentence in found:
+        print(sentence)
+
+
 @app.command(name="eval")
 def evaluate(
     run: Run,

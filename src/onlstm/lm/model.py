@@ -46,8 +46,8 @@ class LMConfig:
     """Neurons that share an entry of the master gates; not for `rnn: lstm`."""
     tied: bool = True
     """Input and output embeddings are the same."""
-    softmax: Literal["full", "adaptive"] = "full"
-    """`adaptive` saves time with large vocabularies; it cannot be tied."""
+    softmax: Literal["full", "bfloat16", "adaptive"] = "full"
+    """`bfloat16`: full, but training rounds factors to save time; `adaptive`: for large vocabularies, never tied."""
     mos: int = 0
     """Mix so many softmaxes (the table's AWD-LSTM-MoS has 15); 0: a plain one."""
     free_last_chunk: bool = False
@@ -90,6 +90,8 @@ class LMConfig:
             _check_chunk(self.sizes, self.chunk_size)
         if self.softmax == "adaptive" and (self.tied or self.mos):
             raise UserError("model.softmax adaptive: not with tied embeddings or mos; say tied: false, mos: 0")
+        if self.softmax == "bfloat16" and self.mos:
+            raise UserError("model.softmax bfloat16: not with mos; say softmax: full")
         if self.tied and not self.mos and self.sizes[-1] != self.embedding_size:
             raise UserError(
                 f"model.tied: the last layer has {self.sizes[-1]} neurons, the embedding {self.embedding_size}; "
@@ -260,7 +262,7 @@ def _head(config: LMConfig) -> Head:
         return AdaptiveSoftmax(last, config.vocab_size)
     if config.mos:
         return MixtureSoftmax(last, config.embedding_size, config.vocab_size, config.mos, config.dropout_mos)
-    return FullSoftmax(last, config.vocab_size)
+    return FullSoftmax(last, config.vocab_size, narrow=config.softmax == "bfloat16")
 
 
 def _check_chunk(sizes: tuple[int, ...], chunk: int) -> None:

@@ -19,7 +19,14 @@ _LOGITS_AT_ONCE = 1 << 22
 
 
 class FullSoftmax(nn.Linear):
-    """One logit for each word. Training never holds all logits of a step: gradients are taken slice by slice."""
+    """One logit for each word. Training never holds all logits of a step: gradients are taken slice by slice.
+
+    With `narrow`, training rounds the factors of its three products to bfloat16; log_probs never does.
+    """
+
+    def __init__(self, hidden_size: int, vocab_size: int, narrow: bool = False) -> None:
+        super().__init__(hidden_size, vocab_size)
+        self.narrow = narrow
 
     def log_probs(self, h: Tensor) -> Tensor:
         """Return (N, V) from (N, H)."""
@@ -27,7 +34,7 @@ class FullSoftmax(nn.Linear):
 
     def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
         """Return the mean negative log-probability of words (T, B) after states (T, B, H)."""
-        flat = h.flatten(0, 1), self.weight, self.bias, words.flatten()
+        flat = h.flatten(0, 1), self.weight, self.bias, words.flatten(), self.narrow
         loss: Tensor = _MeanNll.apply(*flat)  # type: ignore[no-untyped-call]
         return loss
 
@@ -102,22 +109,26 @@ class _MeanNll(torch.autograd.Function):
     """The mean cross entropy of a linear layer; forward computes the gradients too, while each logit is at hand."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor) -> Tensor:
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, narrow: bool) -> Tensor:
+        dtype = torch.bfloat16 if narrow else h.dtype
+        factor, offset = weight.to(dtype), bias.to(dtype)
         learns = any(ctx.needs_input_grad)
         total = h.new_zeros((), dtype=torch.float64)
         grads = [torch.empty_like(h), torch.zeros_like(weight), torch.zeros_like(bias)] if learns else []
         for rows in _rows(len(words), len(weight)):
-            log_p = torch.addmm(bias, h[rows], weight.t()).log_softmax(-1)
+            states = h[rows].to(dtype)
+            log_p = torch.addmm(offset, states, factor.t()).log_softmax(-1, dtype=h.dtype)
             total -= log_p.gather(1, words[rows, None]).sum(dtype=torch.float64)
             if learns:
                 d_logits = log_p.exp_().scatter_add_(1, words[rows, None], log_p.new_full((len(log_p), 1), -1.0))
                 d_logits /= len(words)
-                torch.mm(d_logits, weight, out=grads[0][rows])
-                grads[1].addmm_(d_logits.t(), h[rows])
-                grads[2].add_(d_logits.sum(0))
+                grads[2] += d_logits.sum(0)
+                d_logits = d_logits.to(dtype)
+                grads[0][rows] = d_logits @ factor
+                grads[1] += d_logits.t() @ states
         ctx.save_for_backward(*grads)
         return (total / len(words)).to(h.dtype)
 
     @staticmethod
     def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(grad * d_loss[0] for grad in ctx.saved_tensors), None)
+        return (*(grad * d_loss[0] for grad in ctx.saved_tensors), None, None)

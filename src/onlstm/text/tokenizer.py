@@ -30,7 +30,7 @@ PROFILES = ("ptb-en", "generic", "pretokenized")
 _BLANK = r"\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 """What `str.split` splits at; the regular expressions' own idea of a blank is another."""
 _APOSTROPHES, _HYPHENS = r"[\x{2019}\x{2bc}\x{ff07}]", r"[\x{2010}\x{2011}]"
-_ABBREVIATIONS = (
+ABBREVIATIONS = (
     "adm|ala|apr|ariz|ark|assn|aug|ave|bros|calif|capt|cie|cmdr|co|col|colo|conn|corp|cos|ct|dec|del|dept|dr|est|etc|"
     "feb|fla|ft|ga|gen|gov|hon|ill|inc|ind|jan|jr|kan|ky|la|lt|ltd|maj|mass|md|messrs|mich|minn|miss|mo|mont|mr|mrs|"
     "ms|mt|neb|nev|no|nos|nov|oct|okla|ore|pa|pfc|prof|pvt|rep|reps|rev|sen|sens|sept|sgt|sr|st|tenn|tex|va|vs|vt|"
@@ -259,7 +259,7 @@ def _ptb() -> tuple[list[normalizers.Normalizer], str]:
     period = rf"\.(?=-{x}|[^{_BLANK}]*[{_BLANK}]+[^{_BLANK}])"
     clitic = rf"'(?:s|re|ve|m|ll|d)(?!{x})"
     initials = rf"\p{{L}}(?:\.\p{{L}})+(?!{x})(?:{period}|(?<=u\.s)\.)?"
-    abbreviation = rf"(?:{_ABBREVIATIONS}|\p{{L}}){period}"
+    abbreviation = rf"(?:{ABBREVIATIONS}|\p{{L}}){period}"
     core = rf"{x}+(?:(?!{clitic})'{x}+|(?:&|\\/){x}+|(?<=\p{{N}})[.,](?=\p{{N}}){x}+|%(?=-{x}))*"
     part = rf"(?:{initials}|{abbreviation}|{core})"
     words = [

@@ -1,0 +1,76 @@
+"""Running text to sentences, one a line, as training and parsing want them.
+
+A sentence ends at . ! ? … and their kin, closing quotes and brackets included, if a blank and something that can begin
+a sentence follow: a capital, a digit, a letter of a script without capitals. It does not end after an abbreviation, an
+initial, or a word with periods inside; and it always ends with its line. Marks of
+other scripts (。！？।) need no blank.
+"""
+
+import re
+
+from onlstm.text.tokenizer import ABBREVIATIONS
+
+_MARKS = re.compile(r" @([-,.])@ ")
+_BEFORE = re.compile(r" (?=(?:[.,;:!?%)\]]|'(?:s|t|d|m|re|ve|ll)|n't)(?: |$))")
+_AFTER = re.compile(r"(?<=[(\[]) ")
+_HEADING = re.compile(r"=.*=")
+_END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*\s+|[。！？।॥]+[”’」』)\]]*\s*)")
+_BEGIN = re.compile(r"[\"'“‘«¿¡(\[]*\s?(?:<unk>|.)")
+_BEFORE_NUMBERS = {"no", "nos", "jan", "feb", "apr", "aug", "sept", "oct", "nov", "dec", "p", "pp", "vol", "fig"}
+_NEVER_LAST = frozenset(ABBREVIATIONS.split("|")) - _BEFORE_NUMBERS | {
+    "vs",
+    "cf",
+    "e.g",
+    "i.e",
+    "lit",
+    "ca",
+    "approx",
+    "ste",
+    "op",
+    "ed",
+}
+
+
+def sentences(line: str) -> list[str]:
+    """Return the sentences of a line; of a WikiText heading, none.
+
+    >>> sentences("Dr. J. Smith came at 5 p.m. to St. Louis. “Why?” he asked. No. 7 was gone!")
+    ['Dr. J. Smith came at 5 p.m. to St. Louis.', '“Why?” he asked.', 'No. 7 was gone!']
+    >>> sentences("The well @-@ known game 's theme ( 3 @.@ 5 minutes ) did n't last . <unk> wrote it .")
+    ["The well-known game's theme (3.5 minutes) didn't last.", '<unk> wrote it.']
+    """
+    line = joined(line)
+    if _HEADING.fullmatch(line):
+        return []
+    found, start = [], 0
+    for end in _END.finditer(line):
+        if _ends(line[start : end.start()], end[0], line[end.end() :]):
+            found.append(line[start : end.end()].strip())
+            start = end.end()
+    return [*found, *filter(None, [line[start:].strip()])]
+
+
+def joined(line: str) -> str:
+    """Return a line without the marks of tokenised text: @-@ inside words, blanks around punctuation.
+
+    >>> joined(" it cost $ 1 @,@ 000 , he said . ")
+    'it cost $ 1,000, he said.'
+    """
+    return _AFTER.sub("", _BEFORE.sub("", _MARKS.sub(r"\1", " ".join(line.split()))))
+
+
+def _ends(before: str, mark: str, after: str) -> bool:
+    """Tell whether a sentence ends between these; `mark` is what may end it, its blanks included."""
+    first = _BEGIN.match(after)
+    if not first:
+        return not after
+    letter = first[0][-1]
+    if letter.islower() and not first[0].endswith("<unk>"):
+        return False
+    if mark.strip() != ".":
+        return letter.isalnum() or letter == ">"
+    word = before.rsplit(maxsplit=1)[-1].lstrip("\"'“‘«([") if before.strip() else "."
+    if word.lower() in _BEFORE_NUMBERS and not word.isupper():
+        return not letter.isdigit()
+    initial = len(word) == 1 and word.isupper() and word != "I"
+    return not initial and "." not in word and word.lower() not in _NEVER_LAST
