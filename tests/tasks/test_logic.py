@@ -201,6 +201,18 @@ def test_every_pair_is_seen_once_an_epoch_and_orders_differ(tmp_path):
     assert [rows.tolist() for rows in run._batches()] != first
 
 
+def test_renamed_batches_keep_their_relations(tmp_path):
+    run = trainer(tmp_path, rename=True)
+    batch, seen = run._train.batch(run._order[0]), set()
+    for cursor in range(4):
+        run.progress.cursor = cursor
+        texts = [" ".join(VOCABULARY[k] for k in each) for each in run._renamed(batch.formulas)]
+        seen.add(tuple(texts))
+        for left, right, label in zip(*batch.sides, batch.labels, strict=True):
+            assert formulas.relation(texts[left], texts[right]) == formulas.RELATIONS[label]
+    assert len(seen) == 4
+
+
 def ending(folder):
     log = [json.loads(line) for line in (folder / checkpoint.LOG).read_text().splitlines()]
     for record in log:
@@ -213,19 +225,20 @@ def ending(folder):
 @pytest.mark.parametrize("encoder", ["onlstm", "tree-lstm"])
 @pytest.mark.parametrize("stop_at", [1, 4, 5, 9])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, encoder, stop_at):
-    assert trainer(tmp_path / "whole", encoder).run()
+    more = {"rename": encoder == "onlstm"}
+    assert trainer(tmp_path / "whole", encoder, **more).run()
 
     def stop(record):
         if record["event"] != "epoch" and record["step"] == stop_at:
             first.stop()
 
-    first = trainer(tmp_path / "cut", encoder, [stop])
+    first = trainer(tmp_path / "cut", encoder, [stop], **more)
     assert not first.run()
     if first.progress.cursor < len(first._order):
         first.step()  # what is not in the checkpoint is as if it had not been
     checkpoint.append_log(tmp_path / "cut", {"event": "lost", "seconds": 0})
     torch.rand(7)
-    second = trainer(tmp_path / "cut", encoder)
+    second = trainer(tmp_path / "cut", encoder, **more)
     second.restore(checkpoint.load(tmp_path / "cut"))
     assert second.progress.step == stop_at
     assert second.run()

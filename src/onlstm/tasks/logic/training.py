@@ -13,13 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from onlstm.errors import UserError
 from onlstm.settings import at_least
 from onlstm.tasks.logic import classifier
 from onlstm.tasks.logic.classifier import Classifier, Problems
+from onlstm.tasks.logic.formulas import VARIABLES, VOCABULARY
 from onlstm.train import checkpoint
 from onlstm.train.ntasgd import schedule
 from onlstm.train.trainer import Diverged, Listener
@@ -44,6 +45,8 @@ class TrainConfig:
     """Epochs without improvement that plateau lets pass."""
     warmup: float = 0.02
     """Share of the training in which cosine and one-cycle rise."""
+    rename: bool = False
+    """Swap the names of the variables at random, batch by batch: what holds of a and b holds of c and d."""
     beta1: float = 0.9
     """Adam's memory of gradients."""
     eps: float = 1e-9
@@ -139,6 +142,8 @@ class Trainer:
         began = time.perf_counter()
         done, rows = self.progress, self._order[self.progress.cursor]
         batch = self._train.batch(rows)
+        if self.config.rename:
+            batch = batch._replace(formulas=self._renamed(batch.formulas))
         self.model.train()
         logits = self.model(batch)
         loss = F.cross_entropy(logits, batch.labels)
@@ -208,6 +213,15 @@ class Trainer:
             pool = pool[np.argsort(lengths[pool], kind="stable")]
             found += [pool[start : start + size] for start in range(0, len(pool), size)]
         return [found[k] for k in rng.permutation(len(found))]
+
+    def _renamed(self, formulas: list[Tensor]) -> list[Tensor]:
+        """Return formulas with their variables swapped, another way in each step."""
+        rng = np.random.default_rng([self._seed, self.progress.epoch, self.progress.cursor])
+        places = np.arange(len(VOCABULARY))
+        variables = [VOCABULARY.index(name) for name in VARIABLES]
+        places[variables] = rng.permutation(variables)
+        table = torch.from_numpy(places)
+        return [table[ids] for ids in formulas]
 
     def _share(self) -> float:
         """The share of the training that is done."""
