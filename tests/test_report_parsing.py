@@ -112,7 +112,7 @@ def test_text_models_headline_command_and_machine_are_said(tmp_path):
     assert "Rule *on-lstm*: the mean of some sort.\n" in text
     assert "```sh\nonlstm evaluate runs/a banks/bank.zip --out results/bank.json  # bank\n```" in text
     assert "- bank: two cores of a toaster, threads: 1, onlstm 0.1.0, torch 2.13.0, python 3.11.2; 40 s\n" in text
-    line = ["bank.zip", "12.5", "4.8", "on-lstm", "ON-LSTM, layer 2, `paper`", "44.0", "43.0–45.5"]
+    line = ["bank.zip", "a", "12.5", "4.8", "on-lstm", "ON-LSTM, layer 2, `paper`", "44.0", "43.0–45.5"]
     assert tables(text)[0][2] == [*line, "39.5", "18.0 (0.2) 18.5", "84.0"]
 
 

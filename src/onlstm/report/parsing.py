@@ -33,6 +33,7 @@ _Row = Mapping[str, Any]
 
 def _parsing(results: Sequence[Result]) -> list[str]:
     """Return how to read the tables, the headlines, then each treebank's models, tables and commands."""
+    results = sorted(results, key=_treebank)
     names = Counter(map(_treebank, results))
     blocks = [_ABOUT, *_headlines(results)]
     for result in results:
@@ -62,10 +63,12 @@ def _headlines(results: Sequence[Result]) -> list[str]:
             rows = [row for row in result["rows"] if row["rule"] == headline["rule"]]
             row = next((row for row in rows if _same(row, headline)), headline)
             f1 = {row["system"]: _f1(row) for row in rows}
-            line = [_treebank(result), *(number(result[f"treebank.{key}_share"], 1) for key in ("seen", "unk"))]
+            runs = Path(headline["run"]).name if headline.get("run") else f"{row.get('runs', len(result['runs']))} runs"
+            line = [_treebank(result), runs, *(number(result[f"treebank.{key}_share"], 1) for key in ("seen", "unk"))]
             line += [headline["rule"], _named(headline), _f1(row), _interval(row)]
             lines.append(line + [f1.get(system, NONE) for system in ("right", "random", "oracle")])
-    head = ["treebank", "seen %", "unknown %", "rule", "headline", "F1", "95 %", "right-branching", "random", "oracle"]
+    head = ["treebank", "run", "seen %", "unknown %", "rule", "headline", "F1", "95 %"]
+    head += ["right-branching", "random", "oracle"]
     about = "The headlines; *seen*: sentences that are lines of the model's training text; *unknown*: words it lacks."
     return [about, table(head, lines)] if lines else []
 
