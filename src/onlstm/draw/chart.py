@@ -1,7 +1,7 @@
 """A small line chart: series over a common axis, with error bands, a legend and a marker line."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import cycle
 
 from onlstm.draw.item import ems, xml
@@ -21,6 +21,7 @@ def curve(
     x: Sequence[float] | None = None,
     bands: Mapping[str, Band] | None = None,
     marker: tuple[float, str] | None = None,
+    faint: Collection[str] = (),
     title: str = "",
     x_label: str = "",
     y_label: str = "",
@@ -35,6 +36,7 @@ def curve(
         x: where the values stand; 1, 2, 3, … by default. Shorter series end sooner.
         bands: (low, high) for each value of a series, by its name: a shade behind the line.
         marker: a place on the x axis and what to write there, as where the lengths seen in training end.
+        faint: names of the series that are only there to compare with, in thin lines.
         y_range: the ends of the y axis; by default those of the data, rounded.
 
     >>> curve({"train": [3.0, 2.1, 1.8], "valid": [3.1, 2.4, 2.3]}, x_label="pass").count("<path")
@@ -46,7 +48,7 @@ def curve(
     _check(series, places, bands)
     values = [value for row in series.values() for value in row]
     values += [value for band in bands.values() for pair in band for value in pair]
-    legend, rows = _legend(series, width) if len(series) > 1 else ("", 0)
+    legend, rows = _legend(series, faint, width) if len(series) > 1 else ("", 0)
     top = 12 + 18 * rows + (22 if title else 0)
     across = [*places, marker[0]] if marker else places
     frame = _Frame(across, values, y_range, (_LEFT, top, width - _RIGHT, height - _BOTTOM))
@@ -55,7 +57,10 @@ def curve(
         body.append(f'<text x="{_LEFT}" y="20" font-size="14" font-weight="600">{xml(title)}</text>')
     body.append(f'<g font-size="{_TEXT}" transform="translate({_LEFT} {top - 18 * rows + 4})">{legend}</g>')
     styles = zip(series.items(), cycle(_COLOURS), cycle(_DASHES))
-    body += [frame.series(places, row, bands.get(name, ()), *style) for (name, row), *style in styles]
+    body += [
+        frame.series(places, row, bands.get(name, ()), colour, _stroke(colour, dash, name in faint))
+        for (name, row), colour, dash in styles
+    ]
     if marker:
         body.append(frame.marker(*marker))
     return document(width, height, title or ", ".join(series), "".join(body))
@@ -102,7 +107,7 @@ class _Frame:
         texts.append(f"<text {turned}>{xml(y_label)}</text>")
         return f'<g stroke="#e2e8f0">{"".join(grid)}</g><g font-size="{_TEXT}" fill="{GREY}">{"".join(texts)}</g>'
 
-    def series(self, places: Sequence[float], row: Sequence[float], band: Band, colour: str, dash: str) -> str:
+    def series(self, places: Sequence[float], row: Sequence[float], band: Band, colour: str, stroke: str) -> str:
         shade = ""
         kept = [(place, *pair) for place, pair in zip(places, band, strict=False) if all(map(math.isfinite, pair))]
         if kept:
@@ -118,25 +123,29 @@ class _Frame:
             alone = pen == "M" and (k + 1 == len(row) or not math.isfinite(row[k + 1]))
             path.append(f"{pen}{spot}" + f"L{spot}" * alone)  # a round cap makes a lone point a dot
             pen = "L"
-        style = f'fill="none" stroke="{colour}" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"'
-        return f'{shade}<path {style} stroke-dasharray="{dash or "none"}" d="{"".join(path)}"/>'
+        style = 'fill="none" stroke-linecap="round" stroke-linejoin="round"'
+        return f'{shade}<path {style} {stroke} d="{"".join(path)}"/>'
 
     def marker(self, place: float, text: str) -> str:
         x = self.x(place)
         side, shift = ("end", -6) if x > (self.left + self.right) / 2 else ("start", 6)
         line = f'<line x1="{number(x)}" x2="{number(x)}" y1="{self.top}" y2="{self.bottom}"/>'
-        label = f'<text x="{number(x + shift)}" y="{self.top + 12}" text-anchor="{side}">{xml(text)}</text>'
+        label = f'<text x="{number(x + shift)}" y="{self.bottom - 8}" text-anchor="{side}">{xml(text)}</text>'
         return f'<g stroke="{GREY}" stroke-dasharray="4 4">{line}</g><g font-size="{_TEXT}" fill="{GREY}">{label}</g>'
 
 
-def _legend(names: Iterable[str], width: float) -> tuple[str, int]:
+def _stroke(colour: str, dash: str, faint: bool) -> str:
+    return f'stroke="{colour}" stroke-width="{1 if faint else 2.5}" stroke-dasharray="{dash or "none"}"'
+
+
+def _legend(names: Iterable[str], faint: Collection[str], width: float) -> tuple[str, int]:
     """Return a sample of each line with its name, and how many rows these take."""
     found, x, row = [], 0.0, 0
     for name, colour, dash in zip(names, cycle(_COLOURS), cycle(_DASHES)):
         need = 34 + ems(name) * _TEXT + 18
         if x and x + need > width - _LEFT - _RIGHT:
             x, row = 0.0, row + 1
-        line = f'<line x2="26" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash or "none"}"/>'
+        line = f'<line x2="26" {_stroke(colour, dash, name in faint)}/>'
         found.append(
             f'<g transform="translate({number(x)} {18 * row})">{line}<text x="34" y="4">{xml(name)}</text></g>'
         )

@@ -46,6 +46,7 @@ def svg(found: Mapping[str, Any]) -> str:
         x=LENGTHS,
         bands={name: spread for name, _, spread in rows if spread},
         marker=_boundary(found),
+        faint=[name for name, *_ in rows if name.endswith("published")],
         x_label=_X,
         y_label=_Y,
         width=760,
