@@ -97,6 +97,13 @@ def test_the_command_reads_packed_files_and_folders_and_pipes(tmp_path, monkeypa
     assert (done.code, done.out, (tmp_path / "out.txt").read_text()) == (0, "", "One is here.\nTwo is not.\nThree\n")
 
 
+def test_wrapped_lines_go_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("It was late. He\nslept.\n \nShe did\nnot.\n")
+    assert onlstm("sentences", "book.txt", "--wrapped").out == "It was late.\nHe slept.\nShe did not.\n"
+    assert onlstm("sentences", "book.txt").out == "It was late.\nHe\nslept.\nShe did\nnot.\n"
+
+
 def test_the_command_refuses_what_it_cannot_read_or_would_lose(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"fine\nbad \xff\n")

@@ -120,20 +120,23 @@ def doctor(
 @app.command
 def sentences(
     *text: Text,
+    wrapped: Annotated[bool, Parameter(negative="", help="Lines go on in the next one, up to an empty one.")] = False,
     out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
 ) -> None:
     """Put running text one sentence a line, as training wants it; marks of tokenised text (@-@, n't, " .") are joined.
 
-    A sentence ends with its line, too. Headings of WikiText (= Title =) are left out.
+    A sentence ends with its line, too, unless the text is --wrapped. Headings of WikiText (= Title =) are left out.
     """
     from onlstm import files
+    from onlstm.text.sentences import paragraphs
     from onlstm.text.sentences import sentences as split
     from onlstm.text.stream import read_lines, text_files
 
     paths = text_files(sources(*text) or ("-",))
     if out:
         files.check_target("--out", out, "sentences.txt", paths)
-    found = (sentence for path in paths for line in read_lines(path) for sentence in split(line))
+    texts = (paragraphs(read_lines(path)) if wrapped else read_lines(path) for path in paths)
+    found = (sentence for lines in texts for line in lines for sentence in split(line))
     if out:
         files.write(out, lambda file: [file.write((sentence + "\n").encode()) for sentence in found])
         return

@@ -7,6 +7,8 @@ other scripts (。！？।) need no blank.
 """
 
 import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from onlstm.text.tokenizer import ABBREVIATIONS
 
@@ -48,6 +50,17 @@ def sentences(line: str) -> list[str]:
             found.append(line[start : end.end()].strip())
             start = end.end()
     return [*found, *filter(None, [line[start:].strip()])]
+
+
+def paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Yield as one line what stands between empty ones.
+
+    >>> list(paragraphs(["It was", "late.", "", "", "He slept."]))
+    ['It was late.', 'He slept.']
+    """
+    for filled, some in groupby(lines, lambda line: bool(line.strip())):
+        if filled:
+            yield " ".join(some)
 
 
 def joined(line: str) -> str:
