@@ -7,7 +7,7 @@ from io import TextIOWrapper
 from cyclopts import CoercionError, CycloptsError
 
 # They register the commands.
-from onlstm.cli import basics, evaluation, inspection, language, logic, parse, pictures, reproduce, syntax  # noqa: F401
+from onlstm.cli import basics, evaluation, inspection, language, logic, parse, pictures, reproduce, syntax, text  # noqa: F401
 from onlstm.cli.common import STDIN, app
 from onlstm.errors import UserError
 

@@ -1,4 +1,4 @@
-"""The commands of language modelling: doctor, recipes, train, eval, score, generate, convert, report."""
+"""The commands of language modelling: recipes, train, eval, score, generate, convert, report."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ from cyclopts import Parameter
 
 from onlstm.cli.common import STDIN, Json, Threads, app, json_text, many, say, set_threads, sources
 from onlstm.cli.parse import Words, lines_of, run_and_text
-from onlstm.models import DEFAULT, locate
+from onlstm.cli.text import Text
+from onlstm.models import DEFAULT
 
-Text = Annotated[str, Parameter(help="Text files (.txt, .gz, .xz), folders with train/valid/test files, or -.")]
 Run = Annotated[Path, Parameter(help=f"A run folder, or {DEFAULT}.")]
 
 
@@ -94,54 +94,6 @@ def _end_of_rank() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-@app.command
-def doctor(
-    *text: Text,
-    profile: Annotated[str, Parameter(help="auto, ptb-en, generic or pretokenized.")] = "auto",
-    vocab_size: Annotated[int | None, Parameter(help="Entries of the vocabulary at most.")] = None,
-    min_count: Annotated[int, Parameter(help="How often a word occurs to be in the vocabulary.")] = 1,
-    run: Annotated[Path | None, Parameter(help="Look with this run's tokenizer and vocabulary.")] = None,
-    json: Json = False,
-) -> None:
-    """Look at a text before training: counts, unknown words, lengths, a sample, and what to do about each problem."""
-    from dataclasses import asdict
-
-    from onlstm.tasks import doctor as task
-    from onlstm.text.tokenizer import Tokenizer
-
-    started = time.perf_counter()
-    known = Tokenizer.load(locate(run) / "tokenizer.json") if run else None
-    found = task.examine(sources(*text), profile=profile, size=vocab_size, min_count=min_count, run_tokenizer=known)
-    print(json_text("doctor", started, None, asdict(found)) if json else task.render(found))
-
-
-@app.command
-def sentences(
-    *text: Text,
-    wrapped: Annotated[bool, Parameter(negative="", help="Lines go on in the next one, up to an empty one.")] = False,
-    out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
-) -> None:
-    """Put running text one sentence a line, as training wants it; marks of tokenised text (@-@, n't, " .") are joined.
-
-    A sentence ends with its line, too, unless the text is --wrapped. Headings of WikiText (= Title =) are left out.
-    """
-    from onlstm import files
-    from onlstm.text.sentences import paragraphs
-    from onlstm.text.sentences import sentences as split
-    from onlstm.text.stream import read_lines, text_files
-
-    paths = text_files(sources(*text) or ("-",))
-    if out:
-        files.check_target("--out", out, "sentences.txt", paths)
-    texts = (paragraphs(read_lines(path)) if wrapped else read_lines(path) for path in paths)
-    found = (sentence for lines in texts for line in lines for sentence in split(line))
-    if out:
-        files.write(out, lambda file: [file.write((sentence + "\n").encode()) for sentence in found])
-        return
-    for sentence in found:
-        print(sentence)
 
 
 @app.command(name="eval")
