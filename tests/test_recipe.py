@@ -21,7 +21,7 @@ def test_every_recipe_resolves_and_says_what_it_is(name):
 
 
 def test_the_recipes_are_there():
-    names = ["ptb-paper", "ptb-paper-lstm", "quick", "syneval-paper", "syneval-small", "tiny", "wikitext2"]
+    names = ["en-small", "ptb-paper", "ptb-paper-lstm", "quick", "syneval-paper", "syneval-small", "tiny", "wikitext2"]
     assert recipe.names() == names
 
 
