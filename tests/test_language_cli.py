@@ -1,19 +1,16 @@
 """Language modelling as a user types it: one small run, and every command that uses it."""
 
-import io
 import json
 import math
 import shutil
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from typing import NamedTuple
 
 import pytest
 import torch
 from small_runs import sentences
 
-from onlstm.cli import main
+from helpers import onlstm
 from onlstm.lm.model import LanguageModel, LMConfig
 
 SETTINGS = {
@@ -29,32 +26,10 @@ SETTINGS = {
 SMALL = [word for key, value in SETTINGS.items() for word in (f"--{key}", str(value))]
 
 
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def onlstm(*args, input="", cwd=None):
-    """Run the command in this process, which has torch loaded already."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    stdin = io.TextIOWrapper(io.BytesIO(input.encode()))
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["onlstm", *map(str, args)])
-        patch.setattr(sys, "stdin", stdin)
-        if cwd:
-            patch.chdir(cwd)
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-    return Done(code, out.getvalue(), err.getvalue())
-
-
 def answer(*args, **options):
     done = onlstm(*args, **options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.code == 0, done.err
+    return done.out
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +129,9 @@ def test_generate_is_repeatable_and_uses_known_words(run):
 )
 def test_resume_refuses_what_would_make_it_another_run(run, option, value):
     done = onlstm("train", "--resume", "--out", run, option, value)
-    assert done.returncode == 2
-    assert "cannot change with --resume" in done.stderr
-    assert "leave them out" in onlstm("train", "--resume", "--out", run, "--recipe", "tiny").stderr
+    assert done.code == 2
+    assert "cannot change with --resume" in done.err
+    assert "leave them out" in onlstm("train", "--resume", "--out", run, "--recipe", "tiny").err
 
 
 def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run, tmp_path):
@@ -175,8 +150,8 @@ def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run,
 def test_a_folder_with_other_files_is_not_touched(text, tmp_path):
     (tmp_path / ".notes.2024").write_text("mine")
     done = onlstm("train", text, "--out", tmp_path, *SMALL)
-    assert done.returncode == 2
-    assert "not empty: name another --out" in done.stderr
+    assert done.code == 2
+    assert "not empty: name another --out" in done.err
     assert {p.name for p in tmp_path.iterdir()} <= {".notes.2024", ".lock"}
     assert (tmp_path / ".notes.2024").read_text() == "mine"
 
@@ -262,7 +237,7 @@ def test_torchrun_trains_as_one_process(run, text, tmp_path):
 def test_a_mistake_is_one_line_and_leaves_nothing_behind(args, line, run, text, tmp_path):
     filled = [arg.format(run=run, text=text) for arg in args]
     done = onlstm(*filled, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"onlstm: {line.format(run=run, text=text)}"), done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.code == 2
+    assert done.err.startswith(f"onlstm: {line.format(run=run, text=text)}"), done.err
+    assert done.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -211,6 +211,9 @@ def run(tmp_path_factory):
     bank = base / "bank.mrg"
     bank.write_text("(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD saw) (NP (DT a) (NN dog))))\n" * 3)
     assert onlstm("evaluate", base / "mine", bank, "--out", base / "results" / "bank.json").code == 0
+    (base / "results" / "twice.json").write_bytes(
+        (base / "results" / "bank.json").read_bytes()
+    )  # told once all the same
     return base / "mine"
 
 

@@ -5,8 +5,8 @@ import lzma
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import onlstm
 
+from helpers import onlstm
 from onlstm.text.sentences import joined, sentences
 
 TEXT = st.lists(

@@ -59,7 +59,11 @@ def _result(run: Path) -> dict[str, Any]:
 
 
 def _scores(found: Sequence[report.Result], name: str, layer: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the model's trees of that layer, each with its treebank and the score of right-branching."""
+    """Yield the rows of the model's trees of that layer, each with its treebank and the score of right-branching.
+
+    A treebank that was scored more than once, as with other seeds, has its rows once.
+    """
+    seen = set()
     for result in found:
         rows = result["rows"] if result["kind"] == "parsing" else []
         right = {row["rule"]: row["f1"] for row in rows if row["system"] == "right"}
@@ -67,6 +71,9 @@ def _scores(found: Sequence[report.Result], name: str, layer: int) -> Iterator[d
             if row.get("run") and Path(row["run"]).name == name and row.get("layer") == layer and row["runs"] == 1:
                 bank = result["treebank"]
                 named = Path(bank["path"]).name.partition(".")[0]
+                if (key := (named, bank["split"], row["rule"], row["decoder"])) in seen:
+                    continue
+                seen.add(key)
                 yield {**row, "treebank": named, "seen": bank.get("seen_share"), "right": right.get(row["rule"])}
 
 
