@@ -1,8 +1,10 @@
 """Models in the box: named like runs, used where no run is named; half precision; made from a run by one command."""
 
 import json
+import shlex
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from helpers import onlstm, random_model
-from onlstm import models
+from onlstm import models, recipe
 from onlstm.cli.parse import run_and_text
 from onlstm.lm import store
 from onlstm.lm.model import LanguageModel
@@ -193,6 +195,15 @@ def test_what_is_in_the_box_is_small_and_says_how_far_to_trust_it(folder):
     assert "\n" not in store.read_config(folder)["trust"]
     tree = Parser.load(folder.name).parse("The cat that the dogs chased was tired.").tree
     assert tree.words == ("The", "cat", "that", "the", "dogs", "chased", "was", "tired")
+    trained = recipe.resolve(recipe.read(folder.name))
+    words = {"vocab_size": trained.text.vocab_size}
+    assert store.read_config(folder)["model"] == asdict(replace(trained.model, **words)) | {"parse_layer": 2}
+
+
+def test_the_readme_shows_what_the_model_in_the_box_prints():
+    lines = (Path(__file__).parents[1] / "README.md").read_text().splitlines()
+    (place,) = [k for k, line in enumerate(lines) if line.startswith("$ onlstm parse ")]
+    assert onlstm(*shlex.split(lines[place])[2:]).out == lines[place + 1] + "\n"
 
 
 # Shipping
