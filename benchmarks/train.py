@@ -1,6 +1,7 @@
 """Training the paper's language model: ON-LSTM against LSTM through the same code, a step's time and its memory.
 
-Prints ratios beside their targets and writes results/train.json. Steps of the two models alternate in one run.
+Also the model in the box, its softmax in bfloat16 against float32. Prints ratios beside their targets and writes
+results/train.json. Steps of the two that are compared alternate in one run.
 """
 
 import argparse
@@ -10,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +28,14 @@ WORDS = 10_000
 GEMMS = ("onlstm_cpu::scan", "onlstm_cpu::scan_backward", "aten::mm", "aten::addmm", "aten::addmm_")
 
 
-def trainer(rnn: str) -> Trainer:
-    """A trainer with the settings of ptb-paper and invented text."""
-    chosen = recipe.resolve(recipe.read("ptb-paper"), {"model": {"rnn": rnn}, "train": {"vary_bptt": False}})
+def trainer(name: str = "ptb-paper", **model: object) -> Trainer:
+    """A trainer with the settings of a recipe and invented text."""
+    chosen = recipe.resolve(recipe.read(name), {"model": model, "train": {"vary_bptt": False}})
     torch.manual_seed(0)
-    settings = {f: getattr(chosen.model, f) for f in chosen.model.__dataclass_fields__} | {"vocab_size": WORDS}
-    ids = np.random.default_rng(0).integers(0, WORDS, 200_000).astype(np.uint16)
-    return Trainer(LanguageModel(type(chosen.model)(**settings)), ids, ids, chosen.train, Path(tempfile.mkdtemp()))
+    words = chosen.text.vocab_size or WORDS
+    ids = np.random.default_rng(0).integers(0, words, 200_000).astype(np.uint16)
+    network = LanguageModel(replace(chosen.model, vocab_size=words))
+    return Trainer(network, ids, ids, chosen.train, Path(tempfile.mkdtemp()))
 
 
 def seconds(run: Trainer) -> float:
@@ -40,24 +44,22 @@ def seconds(run: Trainer) -> float:
     return time.perf_counter() - started
 
 
-def throughput(steps: int) -> dict[str, float]:
-    """Tokens per second of both, and the ratio (median over neighbouring steps)."""
-    ours, lstm = trainer("onlstm"), trainer("lstm")
-    for run in (ours, lstm):
+def compare(steps: int, **runs: Trainer) -> dict[str, float]:
+    """Tokens per second of two, and the ratio (median over neighbouring steps)."""
+    for run in runs.values():
         run.step()
-    pairs = [(seconds(ours), seconds(lstm)) for _ in range(steps)]
-    tokens = 20 * 70
-    return {
-        "onlstm_tokens_per_second": tokens / statistics.median(a for a, _ in pairs),
-        "lstm_tokens_per_second": tokens / statistics.median(b for _, b in pairs),
-        "ratio": statistics.median(b / a for a, b in pairs),
-        "steps": steps,
+    pairs = [[seconds(run) for run in runs.values()] for _ in range(steps)]
+    tokens = {name: run.config.batch_size * run.config.bptt for name, run in runs.items()}
+    speeds = {
+        f"{name}_tokens_per_second": tokens[name] / statistics.median(each)
+        for name, each in zip(runs, zip(*pairs, strict=True), strict=True)
     }
+    return speeds | {"ratio": statistics.median(b / a for a, b in pairs), "steps": steps}
 
 
 def share(steps: int) -> dict[str, object]:
     """How much of a step's processor time the recurrent stack and the softmax's matrix products take."""
-    run = trainer("onlstm")
+    run = trainer()
     run.step()
     with profile(activities=[ProfilerActivity.CPU]) as found:
         started = time.perf_counter()
@@ -73,7 +75,7 @@ def memory() -> float:
     """Peak resident gigabytes of a process that takes three steps."""
     code = (
         "import resource, sys; sys.path.insert(0, sys.argv[1]); import train\n"
-        "run = train.trainer('onlstm')\n"
+        "run = train.trainer()\n"
         "for _ in range(3): run.step()\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
     )
@@ -91,7 +93,11 @@ def main() -> None:
     rows = []
     for threads in options.threads:
         torch.set_num_threads(threads)
-        row = {"threads": threads} | throughput(options.steps) | share(4)
+        row: dict[str, Any] = (
+            {"threads": threads} | compare(options.steps, onlstm=trainer(), lstm=trainer(rnn="lstm")) | share(4)
+        )
+        box = {name: trainer("en-small", softmax=name) for name in ("bfloat16", "full")}
+        row["softmax"] = compare(5 * options.steps, **box)
         rows.append(row)
         print(
             "{threads} threads: ON-LSTM {onlstm_tokens_per_second:,.0f} tokens/s, LSTM {lstm_tokens_per_second:,.0f}, "
@@ -99,6 +105,10 @@ def main() -> None:
                 **row
             ),
             flush=True,
+        )
+        speed, times = row["softmax"]["bfloat16_tokens_per_second"], row["softmax"]["ratio"]
+        print(
+            f"  en-small: {speed:,.0f} tokens/s, {times:.3f} times as many as with its softmax in float32", flush=True
         )
     peak = memory()
     print(f"peak memory of a ptb-paper process {peak:.2f} GB (target 2)")

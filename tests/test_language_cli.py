@@ -156,6 +156,12 @@ def test_a_folder_with_other_files_is_not_touched(text, tmp_path):
     assert (tmp_path / ".notes.2024").read_text() == "mine"
 
 
+def test_a_run_that_was_killed_in_its_first_write_can_be_started_again(text, tmp_path):
+    (tmp_path / ".trainer.pt.4242").write_bytes(b"the first half of a checkpoint")
+    answer("train", text, "--out", tmp_path, *SMALL)
+    assert not list(tmp_path.glob(".trainer.pt.*"))
+
+
 def test_doctor_reads_with_a_runs_vocabulary(run, text):
     found = json.loads(answer("doctor", text / "test.txt", "--run", run, "--json"))
     assert found["lines"] == 60

@@ -78,14 +78,14 @@ def test_twenty_kills_at_random_and_seven_inside_a_write(tmp_path, text):
     rng, out = random.Random(0), tmp_path / "killed"
     kills = inside = 0
     while not (out / "result.json").exists():
-        began = (out / "trainer.pt").exists()
+        before = written(out)
         slow = kills % 3 == 2
         code = SLOW_WRITE if slow else PLAIN
-        start = command(code, out) if began else command(code, out, text, 40)
+        start = command(code, out) if before else command(code, out, text, 40)
         process = subprocess.Popen(start, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         if kills >= 27:
-            process.communicate()
-            assert process.returncode == 0
+            said = process.communicate()[1]
+            assert process.returncode == 0, said
             break
         if slow:
             writing = next((line for line in process.stderr if "WRITING" in line), None)
@@ -93,7 +93,7 @@ def test_twenty_kills_at_random_and_seven_inside_a_write(tmp_path, text):
             time.sleep(rng.uniform(0.05, 0.5))
             inside += 1
         else:
-            wait_for_training(out, process, rng.uniform(0, 1.0))
+            wait_for_training(out, process, before, rng.uniform(0, 1.0))
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stderr.close()
@@ -104,14 +104,17 @@ def test_twenty_kills_at_random_and_seven_inside_a_write(tmp_path, text):
     assert not [p.name for p in out.iterdir() if p.name.startswith(".trainer")], "halves left behind"
 
 
-def wait_for_training(out, process, more):
-    """Wait until it has loaded everything (its lock is taken), and then a little."""
+def wait_for_training(out, process, before, more):
+    """Wait until it has written a checkpoint of its own, and then a little."""
     began = time.time()
-    while time.time() - began < 60 and process.poll() is None:
-        if (out / ".lock").exists() and (out / ".lock").stat().st_mtime > began - 60 and time.time() - began > 3:
-            break
-        time.sleep(0.05)
+    while time.time() - began < 60 and process.poll() is None and written(out) == before:
+        time.sleep(0.02)
     time.sleep(more)
+
+
+def written(out):
+    path = out / "trainer.pt"
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from onlstm.errors import UserError
 from onlstm.lm import store
 from onlstm.lm.model import LanguageModel
 from onlstm.train import checkpoint
+from onlstm.train.loop import Diverged
 from onlstm.train.ntasgd import schedule
-from onlstm.train.trainer import Diverged, Trainer
+from onlstm.train.trainer import Trainer
 
 TRAIN, VALID = ids(60), ids(20, seed=1)
 RULES = {

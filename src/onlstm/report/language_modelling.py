@@ -12,6 +12,11 @@ _PERPLEXITY = (
     "in its natural order, each line's `<eos>` included. The epoch with the best validation perplexity is reported. "
     "Only runs on the same text share a table; a run is called by its file in the results folder."
 )
+_FULL_SIZE = (
+    "The paper's own row is the recipe `ptb-paper`, 1,000 epochs of 25 million parameters: work for a GPU, 13 days on "
+    "two cores (828 tokens a second, `benchmarks/train.py`). `onlstm reproduce table1 --scale paper` runs it and its "
+    "LSTM."
+)
 
 
 def _language_models(runs: Sequence[Result]) -> list[str]:
@@ -97,7 +102,7 @@ def _curve(runs: Sequence[Result], most: int = 12) -> list[str]:
 
 LANGUAGE_MODELLING = Section(
     title="Language modelling",
-    tables={"language-modelling": ""},
+    tables={"language-modelling": _FULL_SIZE},
     keys={
         str: "data.profile data.name?",
         int: "seed parameters data.vocabulary numbers.best_epoch numbers.epochs",

@@ -31,7 +31,8 @@ from onlstm.tasks.parsing import Forest, baselines, forests, rows, untrained
 from onlstm.tasks.reading import Reading
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
 from onlstm.train.config import TrainConfig
-from onlstm.train.trainer import Listener, Trainer
+from onlstm.train.loop import Listener
+from onlstm.train.trainer import Trainer
 from onlstm.trees.distances import tree_from_distances
 from onlstm.trees.metrics import score
 from onlstm.trees.tree import Tree

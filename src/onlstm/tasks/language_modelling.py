@@ -26,8 +26,9 @@ from onlstm.tasks import results
 from onlstm.text import corpus as text
 from onlstm.text.stream import text_files
 from onlstm.train import checkpoint
+from onlstm.train.loop import Listener
 from onlstm.train.stopping import Stopping
-from onlstm.train.trainer import Listener, Trainer
+from onlstm.train.trainer import Trainer
 from onlstm.train.world import World
 from onlstm.trees.distances import tree_from_distances
 
@@ -123,8 +124,8 @@ def _folder(request: Request) -> Iterator[None]:
     """Hold the run's folder; leave none behind if nothing got into it."""
     path = request.out
     with checkpoint.Lock(path):
-        there = {item.name for item in path.iterdir()} - {".lock"}
         files.clear_halves(path, checkpoint.NAME, store.WEIGHTS, store.CONFIG, store.TOKENIZER, "result.json")
+        there = {item.name for item in path.iterdir()} - {".lock"}
         if not request.resume and not there <= {"corpus"}:
             run = checkpoint.NAME in there or store.WEIGHTS in there
             what = "there is a run already: go on with --resume, or" if run else "not empty:"

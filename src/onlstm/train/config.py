@@ -1,7 +1,7 @@
-"""What a run is told (`TrainConfig`) and where it is (`Progress`)."""
+"""How a language model is trained: settings, checked."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from onlstm.errors import UserError
@@ -61,29 +61,3 @@ class TrainConfig:
             raise UserError(f"train.warmup {self.warmup}: a share from 0 to less than 1 is needed")
         if self.averaging != "none" and self.optimizer != "sgd":
             raise UserError(f"train.averaging {self.averaging}: only with optimizer: sgd; say averaging: none")
-
-
-@dataclass
-class Progress:
-    """Where a run is; all of it goes into the checkpoint."""
-
-    epoch: int = 0
-    """Epochs finished."""
-    step: int = 0
-    cursor: int = 0
-    """Place in the columns where the next window starts."""
-    loss_sum: float = 0.0
-    """Of this epoch, weighted by length."""
-    length_sum: int = 0
-    history: list[float] = field(default_factory=list)
-    """Validation loss after each epoch."""
-    best: float = math.inf
-    best_epoch: int = 0
-    averaging_since: int | None = None
-    """The epoch after which averaging began."""
-    lr_factor: float = 1.0
-    """What plateaus have made of the learning rate."""
-    seconds: float = 0.0
-    """Time spent, over all sittings."""
-    log_bytes: int = 0
-    """Length of log.jsonl at the checkpoint; what a killed run wrote after it is cut off."""

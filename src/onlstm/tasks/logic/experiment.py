@@ -24,8 +24,8 @@ from onlstm.tasks.logic.encoders import ModelConfig
 from onlstm.tasks.logic.evaluation import result, runs
 from onlstm.tasks.logic.training import TrainConfig, Trainer
 from onlstm.train import checkpoint
+from onlstm.train.loop import Listener
 from onlstm.train.stopping import Stopping
-from onlstm.train.trainer import Listener
 
 MAJORITY = "majority"
 ENCODERS, SEEDS = ("onlstm", "lstm", "tree-lstm"), 3
