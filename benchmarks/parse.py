@@ -30,12 +30,12 @@ from typing import Any
 import torch
 
 from onlstm import files
-from onlstm.layer import ONLSTM
 from onlstm.lm.model import LanguageModel, LMConfig
 from onlstm.parse import Parser
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from onlstm.trees import Tree, tree_from_distances
 from onlstm.trees.treebank import MAPPINGS, read_treebank
+from twins import twins
 
 ROOT = Path(__file__).resolve().parents[1]
 WSJ = ROOT.parent / "shared" / "data" / "wsj-sample" / "wsj-sample-ldc-layout.zip"
@@ -49,19 +49,6 @@ def sentences() -> list[list[str]]:
     if not WSJ.is_file():
         sys.exit(f"{WSJ}: not there; the benchmark parses its sentences")
     return [[MAPPINGS["aligned"](word) for word in tree.words] for tree in read_treebank(WSJ).trees]
-
-
-def models(text: list[list[str]]) -> tuple[LanguageModel, LanguageModel]:
-    """Return a model of the paper's size and its eager twin."""
-    torch.manual_seed(0)
-    tokenizer = Tokenizer.of_words(vocabulary(Counter(word for words in text for word in words), 10_000, 1))
-    config = LMConfig(vocab_size=len(tokenizer))
-    fused, eager = (LanguageModel(config, tokenizer).eval() for _ in range(2))
-    eager.load_state_dict(fused.state_dict())
-    for layer in eager.layers:
-        assert isinstance(layer, ONLSTM)
-        layer.backend = "eager"
-    return fused, eager
 
 
 @torch.no_grad()
@@ -95,7 +82,7 @@ def seconds_per_word(work: Callable[[list[list[str]]], object], text: list[list[
 def measure_speed(threads: int) -> dict[str, Any]:
     torch.set_num_threads(threads)
     text = sentences()
-    fused, eager = models(text)
+    fused, eager = twins(Tokenizer.of_words(vocabulary(Counter(word for words in text for word in words), 10_000, 1)))
     parser = Parser(fused)
     difference = check(parser, eager, text[:30])
     per_sentence = sum(map(len, text)) / len(text)

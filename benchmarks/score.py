@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 
 from onlstm import files
-from onlstm.layer import ONLSTM
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
 from onlstm.text.tokenizer import Tokenizer
+from twins import twins
 
 TARGET, SENTENCES, SAMPLE, ROUNDS = 6.0, 10_000, 300, 5
 
@@ -46,18 +46,6 @@ def check(fused: LanguageModel, eager: LanguageModel, sentences: list[list[str]]
     return worst
 
 
-def models() -> tuple[LanguageModel, LanguageModel]:
-    torch.manual_seed(0)
-    tokenizer = Tokenizer.of_words([f"w{k}" for k in range(9998)])
-    config = LMConfig(vocab_size=len(tokenizer), embedding_size=256, hidden_size=(512, 512, 256), chunk_size=8)
-    fused, eager = (LanguageModel(config, tokenizer).eval() for _ in range(2))
-    eager.load_state_dict(fused.state_dict())
-    for layer in eager.layers:
-        assert isinstance(layer, ONLSTM)
-        layer.backend = "eager"
-    return fused, eager
-
-
 def nanoseconds_per_word(work: Callable[[list[list[str]]], object], sentences: list[list[str]]) -> float:
     started = time.perf_counter_ns()
     work(sentences)
@@ -69,7 +57,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     threads = parser.parse_args().threads
     torch.set_num_threads(threads)
-    fused, eager = models()
+    fused, eager = twins(
+        Tokenizer.of_words([f"w{k}" for k in range(9998)]),
+        embedding_size=256,
+        hidden_size=(512, 512, 256),
+        chunk_size=8,
+    )
     draw = random.Random(0)
     text = [[f"w{draw.randrange(9998)}" for _ in range(draw.randint(5, 40))] for _ in range(SENTENCES)]
     difference = check(fused, eager, text[:50])

@@ -22,12 +22,12 @@ from typing import Any
 import torch
 
 from onlstm import files
-from onlstm.layer import ONLSTM
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.tasks.syneval.generator import generate
 from onlstm.text import read_lines
 from onlstm.text.tokenizer import Tokenizer, vocabulary
+from twins import twins
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = ROOT.parent / "shared" / "data" / "wikitext-2" / "wiki.train.tokens.xz"
@@ -43,18 +43,6 @@ def clocks() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def models(size: str, tokenizer: Tokenizer) -> tuple[LanguageModel, LanguageModel]:
-    """Return a model and its eager twin."""
-    torch.manual_seed(0)
-    config = LMConfig(vocab_size=len(tokenizer), **SIZES[size])
-    fused, eager = (LanguageModel(config, tokenizer).eval() for _ in range(2))
-    eager.load_state_dict(fused.state_dict())
-    for layer in eager.layers:
-        assert isinstance(layer, ONLSTM)
-        layer.backend = "eager"
-    return fused, eager
-
-
 @torch.no_grad()
 def one_by_one(model: LanguageModel, sentence: list[int]) -> float:
     """Return a sentence's score as one writes it without a library."""
@@ -65,7 +53,7 @@ def one_by_one(model: LanguageModel, sentence: list[int]) -> float:
 
 
 def measure(size: str, tokenizer: Tokenizer, sentences: list[list[int]], threads: int) -> dict[str, Any]:
-    fused, eager = models(size, tokenizer)
+    fused, eager = twins(tokenizer, **SIZES[size])
     sentence_log_probs(fused, sentences[:500])
     for sentence in sentences[:5]:
         one_by_one(eager, sentence)
