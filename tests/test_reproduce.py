@@ -168,9 +168,9 @@ def test_the_figure_of_logic_from_pairs_to_page(data, tmp_path):
     args = ["reproduce", "figure-logic", "--data", data, "--threads", 1, "--out", tmp_path / "out"]
     done = onlstm(*args)
     assert done.code == 0, done.err
-    assert done.out.count("epoch  20") == 3
-    assert (tmp_path / "out" / "logic" / "logic.svg").exists()
-    (tmp_path / "out" / "logic" / "result.json").unlink()  # as if cut off before the end
+    assert done.out.count("epoch  10") == 3
+    assert (tmp_path / "out" / "logic-rename" / "logic.svg").exists()
+    (tmp_path / "out" / "logic-rename" / "result.json").unlink()  # as if cut off before the end
     again = onlstm(*args)
     assert (again.code, again.out.count("done already")) == (0, 3)
     page = (tmp_path / "out" / "figure-logic" / "figure-logic.md").read_text()
