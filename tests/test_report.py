@@ -277,7 +277,7 @@ def test_an_onlstm_stands_against_the_lstm_most_like_it(tmp_path):
         tmp_path,
         a_onlstm=result(),
         b_lstm=lstm(recipe__train__epochs=4, recipe__model__hidden_size=200, numbers__test_perplexity=200.0),
-        c_lstm=lstm(recipe__train__epochs=4),
+        c_lstm=lstm(recipe__train__epochs=4, recipe__about="of another recipe", recipe__source="ours"),
         d_lstm=lstm(seed=1, recipe__seed=1, recipe__train__lr=0.003),
     )
     assert ["c-lstm", "-9.00 (-6.0 %)", "-8.50 (-5.9 %)", "train.epochs 3 / 4; train.lr 0.003 / 0.002"] in cells(

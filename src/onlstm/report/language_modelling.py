@@ -17,6 +17,7 @@ _FULL_SIZE = (
     "two cores (828 tokens a second, `benchmarks/train.py`). `onlstm reproduce table1 --scale paper` runs it and its "
     "LSTM."
 )
+_NO_SETTINGS = ("name", "about", "command", "expected", "source", "model.rnn")
 
 
 def _language_models(runs: Sequence[Result]) -> list[str]:
@@ -69,13 +70,13 @@ def _differences(runs: Sequence[Result]) -> list[str]:
 
 
 def _unlike(ours: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return the settings in which two resolved recipes differ, names and cells apart."""
+    """Return the settings in which two resolved recipes differ; what they say of themselves, and cells, apart."""
     found = []
     for key in dict.fromkeys([*ours, *other]):
         a, b = ours.get(key, NONE), other.get(key, NONE)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             found += _unlike(a, b, f"{prefix}{key}.")
-        elif a != b and prefix + key not in ("name", "model.rnn"):
+        elif a != b and prefix + key not in _NO_SETTINGS:
             found.append(f"{prefix}{key} {a} / {b}")
     return found
 
