@@ -263,6 +263,20 @@ def test_curve_has_a_line_a_series_gaps_and_a_marker():
         draw.curve({"a": [1, 2]}, bands={"c": []})
 
 
+def test_a_faint_line_has_the_colour_of_its_namesake():
+    rows = {"ours": [1, 2], "other": [2, 3], "theirs": [3, 4], "strangers": [4, 5]}
+    found = ET.fromstring(draw.curve(rows, faint={"theirs": "ours", "strangers": ""}))
+    looks = [path.attrib for path in found.iter("{http://www.w3.org/2000/svg}path")]
+    assert [look["stroke-width"] for look in looks] == ["2.5", "2.5", "1", "1"]
+    colours = [look["stroke"] for look in looks]
+    assert colours[2] == colours[0]
+    assert len(set(colours)) == 3
+    assert looks[2]["stroke-dasharray"] == looks[0]["stroke-dasharray"]
+    for wrong in ({"theirs": "nobody"}, {"nobody": ""}, {"theirs": "strangers", "strangers": ""}):
+        with pytest.raises(UserError, match="names of series are needed"):
+            draw.curve(rows, faint=wrong)
+
+
 def test_notebooks_show_the_picture():
     assert TREE._repr_svg_() == draw.svg(TREE)
 

@@ -1,7 +1,7 @@
 """A small line chart: series over a common axis, with error bands, a legend and a marker line."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
 from onlstm.draw.item import ems, xml
@@ -21,7 +21,7 @@ def curve(
     x: Sequence[float] | None = None,
     bands: Mapping[str, Band] | None = None,
     marker: tuple[float, str] | None = None,
-    faint: Collection[str] = (),
+    faint: Mapping[str, str] | None = None,
     title: str = "",
     x_label: str = "",
     y_label: str = "",
@@ -36,7 +36,8 @@ def curve(
         x: where the values stand; 1, 2, 3, … by default. Shorter series end sooner.
         bands: (low, high) for each value of a series, by its name: a shade behind the line.
         marker: a place on the x axis and what to write there, as where the lengths seen in training end.
-        faint: names of the series that are only there to compare with, in thin lines.
+        faint: series that are only there to compare with, in thin lines, each with the name of another whose colour and
+            dashes it shares, or "".
         y_range: the ends of the y axis; by default those of the data, rounded.
 
     >>> curve({"train": [3.0, 2.1, 1.8], "valid": [3.1, 2.4, 2.3]}, x_label="pass").count("<path")
@@ -44,11 +45,15 @@ def curve(
     """
     longest = max(map(len, series.values()), default=0)
     places: list[float] = [*range(1, longest + 1)] if x is None else list(x)
-    bands = bands or {}
+    bands, faint = bands or {}, faint or {}
     _check(series, places, bands)
+    for name, other in faint.items():
+        if name not in series or (other and (other not in series or other in faint)):
+            raise UserError(f"faint {name!r}: {other!r}: names of series are needed, the other not faint, or ''")
     values = [value for row in series.values() for value in row]
     values += [value for band in bands.values() for pair in band for value in pair]
-    legend, rows = _legend(series, faint, width) if len(series) > 1 else ("", 0)
+    styles = _styles(series, faint)
+    legend, rows = _legend(styles, width) if len(series) > 1 else ("", 0)
     top = 12 + 18 * rows + (22 if title else 0)
     across = [*places, marker[0]] if marker else places
     frame = _Frame(across, values, y_range, (_LEFT, top, width - _RIGHT, height - _BOTTOM))
@@ -56,11 +61,7 @@ def curve(
     if title:
         body.append(f'<text x="{_LEFT}" y="20" font-size="14" font-weight="600">{xml(title)}</text>')
     body.append(f'<g font-size="{_TEXT}" transform="translate({_LEFT} {top - 18 * rows + 4})">{legend}</g>')
-    styles = zip(series.items(), cycle(_COLOURS), cycle(_DASHES))
-    body += [
-        frame.series(places, row, bands.get(name, ()), colour, _stroke(colour, dash, name in faint))
-        for (name, row), colour, dash in styles
-    ]
+    body += [frame.series(places, row, bands.get(name, ()), *styles[name]) for name, row in series.items()]
     if marker:
         body.append(frame.marker(*marker))
     return document(width, height, title or ", ".join(series), "".join(body))
@@ -134,18 +135,26 @@ class _Frame:
         return f'<g stroke="{GREY}" stroke-dasharray="4 4">{line}</g><g font-size="{_TEXT}" fill="{GREY}">{label}</g>'
 
 
-def _stroke(colour: str, dash: str, faint: bool) -> str:
-    return f'stroke="{colour}" stroke-width="{1 if faint else 2.5}" stroke-dasharray="{dash or "none"}"'
+def _styles(names: Iterable[str], faint: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the colour of each series, and all of how its line looks."""
+    unlike = [name for name in names if not faint.get(name)]
+    look = dict(zip(unlike, zip(cycle(_COLOURS), cycle(_DASHES)), strict=False))
+    found = {}
+    for name in names:
+        colour, dash = look[faint.get(name) or name]
+        width = 1 if name in faint else 2.5
+        found[name] = colour, f'stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dash or "none"}"'
+    return found
 
 
-def _legend(names: Iterable[str], faint: Collection[str], width: float) -> tuple[str, int]:
+def _legend(styles: Mapping[str, tuple[str, str]], width: float) -> tuple[str, int]:
     """Return a sample of each line with its name, and how many rows these take."""
     found, x, row = [], 0.0, 0
-    for name, colour, dash in zip(names, cycle(_COLOURS), cycle(_DASHES)):
+    for name, (_, stroke) in styles.items():
         need = 34 + ems(name) * _TEXT + 18
         if x and x + need > width - _LEFT - _RIGHT:
             x, row = 0.0, row + 1
-        line = f'<line x2="26" {_stroke(colour, dash, name in faint)}/>'
+        line = f'<line x2="26" {stroke}/>'
         found.append(
             f'<g transform="translate({number(x)} {18 * row})">{line}<text x="34" y="4">{xml(name)}</text></g>'
         )

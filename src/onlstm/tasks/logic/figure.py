@@ -33,6 +33,15 @@ def _summary(found: Mapping[str, Any]) -> Iterator[tuple[str, list[float], list[
         yield name, [statistics.fmean(column) for column in columns], spread
 
 
+def _model(name: str) -> str:
+    """Return what a line has in common with its namesake, published or ours."""
+    return name.lower().replace("-", "").replace(",", " ").split()[0]
+
+
+def _quoted(name: str) -> bool:
+    return name.endswith(", published")
+
+
 def _boundary(found: Mapping[str, Any]) -> tuple[float, str]:
     ops = found["data"]["max_train_ops"]
     return ops + 0.5, f"trained on at most {ops}"
@@ -41,12 +50,13 @@ def _boundary(found: Mapping[str, Any]) -> tuple[float, str]:
 def svg(found: Mapping[str, Any]) -> str:
     """Return the figure of a result; the shades reach from the worst to the best seed."""
     rows = list(_summary(found))
+    ours = {_model(name): name for name, *_ in rows if not _quoted(name)}
     return curve(
         {name: mean for name, mean, _ in rows},
         x=LENGTHS,
         bands={name: spread for name, _, spread in rows if spread},
         marker=_boundary(found),
-        faint=[name for name, *_ in rows if name.endswith("published")],
+        faint={name: ours.get(_model(name), "") for name, *_ in rows if _quoted(name)},
         x_label=_X,
         y_label=_Y,
         width=760,
@@ -64,9 +74,8 @@ def png(found: Mapping[str, Any], path: Path) -> bool:
     axes = picture.add_subplot(xlabel=_X, ylabel=_Y, xticks=LENGTHS)
     colours: dict[str, str] = {}  # the same for a model of ours and its published namesake
     for name, mean, spread in _summary(found):
-        model = name.lower().replace("-", "").replace(",", " ").split()[0]
-        style = {"color": colours.setdefault(model, f"C{len(colours)}")}
-        axes.plot(LENGTHS, mean, label=name, linestyle="--" if name.endswith("published") else "-", **style)
+        style = {"color": colours.setdefault(_model(name), f"C{len(colours)}")}
+        axes.plot(LENGTHS, mean, label=name, linestyle="--" if _quoted(name) else "-", **style)
         if spread:
             axes.fill_between(LENGTHS, *zip(*spread, strict=True), alpha=0.15, **style)
     place, text = _boundary(found)
