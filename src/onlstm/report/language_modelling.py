@@ -13,8 +13,8 @@ _PERPLEXITY = (
     "Only runs on the same text share a table; a run is called by its file in the results folder."
 )
 _FULL_SIZE = (
-    "The paper's own row is the recipe `ptb-paper`, 1,000 epochs of 25 million parameters: work for a GPU, 13 days on "
-    "two cores (828 tokens a second, `benchmarks/train.py`). `onlstm reproduce table1 --scale paper` runs it and its "
+    "The paper's own row is the recipe `ptb-paper`, 1,000 epochs of 25 million parameters: work for a GPU, 10 days on "
+    "two cores (1,031 tokens a second, `benchmarks/train.py`). `onlstm reproduce table1 --scale paper` runs it and its "
     "LSTM."
 )
 _NO_SETTINGS = ("name", "about", "command", "expected", "source", "model.rnn")
