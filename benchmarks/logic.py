@@ -22,10 +22,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from onlstm import files
 from onlstm.layer import ONLSTM
-from onlstm.tasks.logic.classifier import Batch, Classifier, Problems
-from onlstm.tasks.logic.data import Data, Source
-from onlstm.tasks.logic.encoders import ModelConfig, Recurrent
-from onlstm.tasks.logic.training import TrainConfig, Trainer
+from onlstm.paper.logic.classifier import Batch, Classifier, Problems
+from onlstm.paper.logic.data import Data, Source
+from onlstm.paper.logic.encoders import ModelConfig, Recurrent
+from onlstm.paper.logic.training import TrainConfig, Trainer
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data" / "logic" / "logic.zip"

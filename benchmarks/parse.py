@@ -31,7 +31,7 @@ import torch
 
 from onlstm import files
 from onlstm.lm.model import LanguageModel, LMConfig
-from onlstm.parse import Parser
+from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from onlstm.trees import Tree, tree_from_distances
 from onlstm.trees.treebank import MAPPINGS, read_treebank

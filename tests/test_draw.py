@@ -20,8 +20,8 @@ from onlstm import draw
 from onlstm.draw.item import columns, ems, right_to_left
 from onlstm.errors import UserError
 from onlstm.trees import Tree, tree_from_distances
-from onlstm.trees.branching import balanced, left, random_tree, right
-from onlstm.trees.metrics import score
+from onlstm.trees.baselines import balanced, left, random_tree, right
+from onlstm.trees.f1 import score
 
 SHARED = Path(__file__).parents[2] / "shared"
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -353,7 +353,7 @@ def test_parses_in_json_and_gold_beside(tmp_path, command):
 
 def test_a_run_parses_text_and_treebanks(run, tmp_path, command):
     from onlstm.cli.pictures import _gates
-    from onlstm.parse import Parser
+    from onlstm.parser import Parser
 
     _, picture, _ = command(run, "the old man saw him", "--format", "svg")
     assert [word for *_, word in texts(picture)] == ["the", "old", "man", "saw", "him"]

@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from helpers import onlstm, random_model
 from onlstm import models, recipe
 from onlstm.cli.parse import run_and_text
-from onlstm.lm import store
+from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
-from onlstm.parse import Parser
+from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees.tree import read_brackets
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onlstm.layer import ONLSTM, ONLSTMCell
     from onlstm.lm.model import LanguageModel
-    from onlstm.parse import Parser
+    from onlstm.parser import Parser
     from onlstm.trees.tree import Tree
 
 __version__ = "0.1.0"
@@ -19,7 +19,7 @@ _HOME = {
     "ONLSTM": "onlstm.layer",
     "ONLSTMCell": "onlstm.layer",
     "LanguageModel": "onlstm.lm.model",
-    "Parser": "onlstm.parse",
+    "Parser": "onlstm.parser",
     "Tree": "onlstm.trees.tree",
 }
 

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from onlstm import cell
+from onlstm._layout import Layout, State, autocast_enabled, check_same, compute_dtype
 from onlstm.cell import Distances, MasterGates
 from onlstm.kernels import ops
-from onlstm.layout import Layout, State, autocast_enabled, check_same, compute_dtype
 
 Backend = Literal["auto", "eager", "fused"]
 

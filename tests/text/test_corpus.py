@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from onlstm.errors import UserError
 from onlstm.text import Tokenizer, encode_text, load, prepare, read_lines
-from onlstm.text.stream import Carver, find_sources
+from onlstm.text.sources import Carver, find_sources
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -112,7 +112,7 @@ def test_lines_do_not_depend_on_the_block_size(tmp_path_factory, text, block):
     path = tmp_path_factory.mktemp("text") / "text"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("onlstm.text.stream._BLOCK", block)
+        patch.setattr("onlstm.text.sources._BLOCK", block)
         assert list(read_lines(path)) == io.StringIO(text).read().splitlines()
 
 
@@ -152,8 +152,8 @@ def test_a_far_line_is_named(tmp_path):
 def test_long_lines(tmp_path, monkeypatch):
     write(tmp_path, train=[" ".join(["word"] * 100_000), "b"], valid=["a"])
     assert counts(prepare(tmp_path, tmp_path / "out")) == {"train": 100_003, "valid": 2}
-    monkeypatch.setattr("onlstm.text.stream.LONGEST", 1 << 18)
-    monkeypatch.setattr("onlstm.text.stream._BLOCK", 1 << 10)
+    monkeypatch.setattr("onlstm.text.sources.LONGEST", 1 << 18)
+    monkeypatch.setattr("onlstm.text.sources._BLOCK", 1 << 10)
     with pytest.raises(UserError, match=r"train\.txt:1: a line of more than"):
         prepare(tmp_path, tmp_path / "out")
 

@@ -9,11 +9,11 @@ import torch
 from small_runs import config, ids, model
 
 from onlstm.errors import UserError
-from onlstm.lm import store
+from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.train import checkpoint
+from onlstm.train.averaging import schedule
 from onlstm.train.loop import Diverged
-from onlstm.train.ntasgd import schedule
 from onlstm.train.trainer import Trainer
 
 TRAIN, VALID = ids(60), ids(20, seed=1)

@@ -39,9 +39,9 @@ from transformers.utils.generic import ModelOutput
 
 from onlstm.errors import UserError
 from onlstm.lm.dropout import Masks
+from onlstm.lm.folder import TOKENIZER
 from onlstm.lm.model import LanguageModel, LMConfig, States
 from onlstm.lm.softmax import FullSoftmax
-from onlstm.lm.store import TOKENIZER
 from onlstm.models import locate
 from onlstm.settings import build
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer

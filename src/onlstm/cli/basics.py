@@ -23,7 +23,7 @@ def demo(
 ) -> None:
     """Learn a grammar's trees from its sentences alone (2 minutes): F1 beside baselines, and a report with pictures."""
     from onlstm.cli.progress import TrainingProgress
-    from onlstm.tasks import demo as task
+    from onlstm.paper.demo import run as task
 
     started = time.perf_counter()
     set_threads(1)  # the LSTM beside has the other core
@@ -51,7 +51,7 @@ def bench(
     json: Json = False,
 ) -> None:
     """Measure the fused ON-LSTM against nn.LSTM and against its eager form, interleaved in one run."""
-    from onlstm.tasks import bench as task
+    from onlstm.paper import bench as task
 
     started = time.perf_counter()
     if out and not out.parent.is_dir():

@@ -51,8 +51,8 @@ def evaluate(
     if not paths:
         raise UserError("evaluate: name a run folder and a treebank")
     set_threads(threads)
-    from onlstm.tasks import evaluate as task
-    from onlstm.trees.metrics import RULES
+    from onlstm.paper.parsing import evaluate as task
+    from onlstm.trees.f1 import RULES
 
     names = list(RULES) if rule and "all" in rule else rule
     if names and names != rule and trees:  # which hold words alone, or would have been asked about by name
@@ -82,7 +82,7 @@ def evaluate(
 
 def _report(found: dict[str, Any]) -> Iterable[str]:
     """Yield the lines for people: what was read, one table per rule, what to report."""
-    from onlstm.trees.metrics import RULES
+    from onlstm.trees.f1 import RULES
 
     bank = found["treebank"]
     skipped = ", ".join(f"{n:,} {why}" for why, n in bank["skipped"].items()) or "none"
@@ -129,7 +129,7 @@ def _joined(layer: Any) -> str:
 
 def _table(rows: Sequence[dict[str, Any]]) -> Iterable[str]:
     """Return the lines of one rule's table; a row has both subsets."""
-    from onlstm.tasks.evaluate import table_labels
+    from onlstm.paper.parsing.evaluate import table_labels
 
     short = {_key(row): row for row in rows if row["subset"] == "len<=10"}
     every = [row for row in rows if row["subset"] == "all"]

@@ -16,8 +16,8 @@ from onlstm.models import is_run
 
 if TYPE_CHECKING:
     from onlstm.draw import Item
+    from onlstm.inspect import Inspection, Picture, Spread
     from onlstm.lm.model import LMConfig
-    from onlstm.tasks.inspection import Inspection, Picture, Spread
 
 _BARS, _SHADES = " ▁▂▃▄▅▆▇█", " ░▒▓█"
 _COLUMNS = 25
@@ -56,8 +56,8 @@ def inspect(
         raise UserError(f'inspect: name a text too, - for the standard input: onlstm inspect {name} "the cat sat"')
     run, lines = Path(name), lines_of(text)
     set_threads(threads)
+    from onlstm import inspect as task
     from onlstm.lm.model import LanguageModel
-    from onlstm.tasks import inspection as task
 
     model = LanguageModel.load(run)
     found = task.inspect(model, _watched(lines, max), layer=layer, sentence=sentence, limit=max)
@@ -125,7 +125,7 @@ def _table(spreads: Sequence["Spread"]) -> Iterator[str]:
 
 
 def _findings(found: "Inspection", warnings: Sequence[dict[str, object]]) -> Iterator[str]:
-    from onlstm.tasks.inspection import ENOUGH
+    from onlstm.inspect import ENOUGH
 
     if found.correlations:
         pairs = ", ".join(f"{pair} {value:.2f}" for pair, value in found.correlations.items())

@@ -56,7 +56,7 @@ def train(
     """
     from onlstm.cli.progress import TrainingProgress
     from onlstm.cli.progress import tensorboard as tensorboard_listener
-    from onlstm.tasks import language_modelling as task
+    from onlstm.paper import language_modelling as task
 
     started = time.perf_counter()
     set_threads(threads)
@@ -110,7 +110,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Print the perplexity of a run on text: per token, the end of each line counted, one stream, state carried."""
-    from onlstm.tasks import evaluation
+    from onlstm.paper import perplexity as evaluation
 
     started = time.perf_counter()
     set_threads(threads)
@@ -245,8 +245,8 @@ def convert(
     """
     from dataclasses import asdict
 
-    from onlstm.tasks import card
-    from onlstm.tasks import convert as task
+    from onlstm.paper import card
+    from onlstm.paper import convert as task
 
     started = time.perf_counter()
     if old.is_dir():
@@ -268,7 +268,7 @@ def report(
     out: Annotated[Path, Parameter(help="Page to write.")] = Path("RESULTS.md"),
 ) -> None:
     """Write RESULTS.md from results/*.json, with the published numbers beside ours."""
-    from onlstm import report as page
+    from onlstm.paper import report as page
 
     page.write(folder, out)
     print(f"{out} written")

@@ -90,7 +90,7 @@ def _train(
     json: bool,
 ) -> None:
     from onlstm import files
-    from onlstm.tasks.logic import experiment, figure
+    from onlstm.paper.logic import experiment, figure
 
     request = experiment.Request(
         out=out,
@@ -118,7 +118,7 @@ def _train(
 
 
 def _evaluate(run: Path, paths: tuple[str, ...], encoders: Any, started: float, json: bool) -> None:
-    from onlstm.tasks.logic import evaluation
+    from onlstm.paper.logic import evaluation
 
     if not paths:
         raise UserError(f"--eval {run}: name files of pairs to test it on")
@@ -142,7 +142,7 @@ def _evaluate(run: Path, paths: tuple[str, ...], encoders: Any, started: float, 
 
 
 def _predict(run: Path, words: tuple[str, ...], encoders: Any, started: float, json: bool) -> None:
-    from onlstm.tasks.logic import data, evaluation
+    from onlstm.paper.logic import data, evaluation
 
     if len(words) != 2:
         raise UserError(f'--predict {run}: two formulas in quotes are needed, such as "( a ( and b ) )" "( not c )"')
@@ -159,7 +159,7 @@ def _predict(run: Path, words: tuple[str, ...], encoders: Any, started: float, j
 
 def _table(found: dict[str, Any]) -> Iterator[str]:
     """Yield the accuracies by length, ours and the published; with several seeds the mean and the deviation."""
-    from onlstm.tasks.logic import figure
+    from onlstm.paper.logic import figure
 
     ops = found["data"]["max_train_ops"]
     head = ["operators", "seeds", "valid", *map(str, range(1, 13)), "s/epoch"]

@@ -20,8 +20,8 @@ from onlstm.errors import UserError
 from onlstm.models import DEFAULT, is_run, locate, names
 
 if TYPE_CHECKING:
-    from onlstm.parse import Parse, Parser
-    from onlstm.tasks.shards import Lines
+    from onlstm.parser import Parse, Parser
+    from onlstm.shards import Lines
 
 Format = Literal["brackets", "json", "tree", "svg", "html", "latex"]
 Words = Annotated[
@@ -75,9 +75,9 @@ def parse(
     For a cluster: --shard 1/8 --out FOLDER to --shard 8/8 --out FOLDER, again where one was lost; then
     `cat FOLDER/part-*.txt`.
     """
+    from onlstm import shards
     from onlstm.lm.model import LanguageModel
-    from onlstm.parse import Parser
-    from onlstm.tasks import shards
+    from onlstm.parser import Parser
 
     set_threads(threads)
     kind = _format("json" if json else None, format, out)
@@ -137,7 +137,7 @@ def run_and_text(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 def say_trust(run: str) -> None:
     """Say on stderr how far to trust the run's trees, if its folder does."""
-    from onlstm.lm.store import read_config
+    from onlstm.lm.folder import read_config
 
     if line := read_config(locate(run)).get("trust"):
         print(f"{Path(run).name}: {line}", file=sys.stderr)
@@ -145,7 +145,7 @@ def say_trust(run: str) -> None:
 
 def inputs(word: str) -> "list[Path | str]":
     """Return the files that a word of the command line names, or the word, if it is a sentence."""
-    from onlstm.text.stream import text_files
+    from onlstm.text.sources import text_files
 
     if word == "-" or exists(word):
         return [*text_files([word])]
@@ -163,7 +163,7 @@ def _is_path(word: str) -> bool:
 
 def lines_of(words: Iterable[str]) -> Iterable[str]:
     """Return the lines of files, of folders' files, of the standard input, of sentences: one after the other."""
-    from onlstm.text.stream import read_lines
+    from onlstm.text.sources import read_lines
 
     def lines(each: Path | str) -> Iterable[str]:
         if isinstance(each, Path):

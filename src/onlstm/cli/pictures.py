@@ -19,7 +19,7 @@ from onlstm.models import DEFAULT, is_run
 
 if TYPE_CHECKING:
     from onlstm.draw import Item
-    from onlstm.parse import Parser
+    from onlstm.parser import Parser
     from onlstm.trees import Tree
     from onlstm.trees.treebank import Treebank
 
@@ -128,7 +128,7 @@ def _arguments(words: Sequence[str], gold: str | None) -> tuple[str | None, str 
 
 def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
     from onlstm.lm.model import LanguageModel
-    from onlstm.parse import Parser
+    from onlstm.parser import Parser
 
     model = LanguageModel.load(run)
     say_trust(run)
@@ -150,8 +150,8 @@ def _for_a_run(parser: "Parser", source: str | None, gold: str | None, profile: 
 
 def _bank_sentences(parser: "Parser", name: str, profile: str) -> Iterator[_Sentence]:
     """Yield the sentences of a treebank as the model reads them, which is as `onlstm evaluate` has it."""
-    from onlstm.tasks.evaluate import WIDER
-    from onlstm.tasks.reading import is_penn, readings
+    from onlstm.paper.parsing.evaluate import WIDER
+    from onlstm.paper.parsing.sentences import is_penn, readings
     from onlstm.trees.treebank import read_treebank
 
     bank = _bank(name, profile)
@@ -172,7 +172,7 @@ def _with_gold(found: list[_Sentence], gold: str | None, profile: str) -> list[_
 
 def _read(source: str, profile: str, brackets: bool = False, sentence: bool = False) -> list[_Sentence]:
     """Return the trees of a treebank (a file of `brackets` too), of brackets or of JSON lines; else lines of text."""
-    from onlstm.text.stream import read_lines, text_files
+    from onlstm.text.sources import read_lines, text_files
     from onlstm.trees.tree import read_brackets
 
     inline = source != "-" and not exists(source)
@@ -299,7 +299,7 @@ def _is_bank(name: str, profile: str, brackets: bool) -> bool:
     if head.startswith((b"PK", b"<")) or ".tar" in name or name.endswith((".tgz", ".txz", ".tbz2")):
         return True
     if name.lower().endswith((".gz", ".xz", ".bz2")):
-        from onlstm.text.stream import read_lines
+        from onlstm.text.sources import read_lines
 
         head = "\n".join(islice(read_lines(name), 50)).encode().lstrip()
         if head.startswith(b"<"):

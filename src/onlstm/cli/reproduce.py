@@ -34,8 +34,8 @@ def reproduce(
     """
     from dataclasses import asdict
 
-    from onlstm import report
-    from onlstm.tasks import reproduce as task
+    from onlstm.paper import report
+    from onlstm.paper import reproduce as task
 
     started = time.perf_counter()
     plan = task.plan(target, scale, data, out or Path("runs") / f"reproduce-{scale}", threads)

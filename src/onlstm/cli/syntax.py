@@ -44,7 +44,7 @@ def syneval(
 
     Sentences are read as `<eos> w1 … wn .` from a zero state; the words and the period are scored, and a tie is wrong.
     """
-    from onlstm.tasks.syneval.table3 import judge
+    from onlstm.paper.syntax.table3 import judge
 
     asked = {"pairs": pairs, "lexicon": lexicon, "scores": scores, "out": out}
     _answer("syneval", judge, _table3, json, threads, [run, compare], asked)
@@ -68,7 +68,7 @@ def blimp(
     json: Json = False,
 ) -> None:
     """Print how often a run finds the good sentence of BLiMP's pairs likelier, by paradigm and phenomenon."""
-    from onlstm.tasks.syneval.blimp import judge
+    from onlstm.paper.syntax.blimp import judge
 
     asked = {"pairs": path, "reading": reading, "scores": scores, "out": out}
     _answer("blimp", judge, _paradigms, json, threads, [run, compare], asked)
@@ -89,7 +89,7 @@ def agreement(
 
     Reads the sets of "Colorless green recurrent networks" (Gulordava et al. 2018) and of Linzen et al. 2016.
     """
-    from onlstm.tasks.syneval.agreement import judge
+    from onlstm.paper.syntax.agreement import judge
 
     asked = {"pairs": path, "scores": scores, "out": out}
     _answer("agreement", judge, _sets, json, threads, [run, compare], asked)
@@ -105,7 +105,7 @@ def _answer(
     asked: dict[str, Any],
 ) -> None:
     """Run a task and print what it found."""
-    from onlstm.tasks.syneval import scoring
+    from onlstm.paper.syntax import scoring
 
     started = time.perf_counter()
     set_threads(threads)
@@ -153,7 +153,7 @@ def _watched() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], Non
 
 def _table3(found: dict[str, Any]) -> Iterator[str]:
     """Yield the paper's table: by group and phenomenon a line a row, and an example below it."""
-    from onlstm.report.syntax import grid, syneval_rows
+    from onlstm.paper.report.syntax import grid, syneval_rows
 
     yield from _runs(found)
     head, *numbers = grid(found, syneval_rows, ("row", "group"))
@@ -207,7 +207,7 @@ def _example(good: str, bad: str) -> str:
 
 
 def _paradigms(found: dict[str, Any]) -> Iterator[str]:
-    from onlstm.report.syntax import PARADIGMS, blimp_rows, grid
+    from onlstm.paper.report.syntax import PARADIGMS, blimp_rows, grid
 
     yield from _runs(found)
     head, *numbers = grid(found, blimp_rows, ("uid", "phenomenon"))
@@ -224,7 +224,7 @@ def _paradigms(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _sets(found: dict[str, Any]) -> Iterator[str]:
-    from onlstm.report.syntax import agreement_rows, grid
+    from onlstm.paper.report.syntax import agreement_rows, grid
 
     yield from _runs(found)
     head, *numbers = grid(found, agreement_rows, ("name", "part"))

@@ -24,7 +24,7 @@ def doctor(
     """Look at a text before training: counts, unknown words, lengths, a sample, and what to do about each problem."""
     from dataclasses import asdict
 
-    from onlstm.tasks import doctor as task
+    from onlstm.text import doctor as task
     from onlstm.text.tokenizer import Tokenizer
 
     started = time.perf_counter()
@@ -46,7 +46,7 @@ def sentences(
     from onlstm import files
     from onlstm.text.sentences import paragraphs
     from onlstm.text.sentences import sentences as split
-    from onlstm.text.stream import read_lines, text_files
+    from onlstm.text.sources import read_lines, text_files
 
     paths = text_files(sources(*text) or ("-",))
     if out:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from onlstm._layout import State
 from onlstm.cell import Distances
 from onlstm.layer import Scanned
-from onlstm.layout import State
 
 
 class Masks(NamedTuple):

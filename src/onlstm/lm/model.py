@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from onlstm._layout import State
 from onlstm.cell import Distances
 from onlstm.errors import UserError
 from onlstm.layer import ONLSTM
-from onlstm.layout import State
 from onlstm.lm.dropout import LSTM, Masks
 from onlstm.lm.softmax import AdaptiveSoftmax, FullSoftmax, Head, MixtureSoftmax
 from onlstm.settings import at_least
@@ -162,13 +162,13 @@ class LanguageModel(nn.Module):
     @classmethod
     def load(cls, folder: str | Path) -> "LanguageModel":
         """Return the model of a run folder, ready for use: in evaluation mode, with its tokenizer."""
-        from onlstm.lm.store import load_model
+        from onlstm.lm.folder import load_model
 
         return load_model(Path(folder))
 
     def save(self, folder: str | Path) -> None:
         """Write config.json, model.safetensors and tokenizer.json."""
-        from onlstm.lm.store import save_model
+        from onlstm.lm.folder import save_model
 
         save_model(self, Path(folder))
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlstm.errors import UserError
-from onlstm.text.stream import (
+from onlstm.text.sources import (
     SPLITS,
     Carver,
     Ids,

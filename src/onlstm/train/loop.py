@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from onlstm.errors import UserError
 from onlstm.train import checkpoint
-from onlstm.train.ntasgd import schedule
-from onlstm.train.world import World
+from onlstm.train.averaging import schedule
+from onlstm.train.distributed import World
 
 Listener = Callable[[dict[str, Any]], None]
 """Is told what happens: the records of log.jsonl, and a record {"event": "tick"} after each step."""

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from onlstm.errors import UserError
-from onlstm.lm import store
+from onlstm.lm import folder as store
 from onlstm.lm.dropout import Masks
 from onlstm.lm.model import LanguageModel, Step
 from onlstm.lm.score import evaluate
 from onlstm.lm.stream import Columns
 from onlstm.train import loop
+from onlstm.train.averaging import Averages, CompatAverages, stalled, swapped
 from onlstm.train.config import TrainConfig
-from onlstm.train.ntasgd import Averages, CompatAverages, stalled, swapped
-from onlstm.train.world import World
+from onlstm.train.distributed import World
 
 
 @dataclass

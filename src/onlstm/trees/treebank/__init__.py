@@ -12,8 +12,8 @@ from typing import get_args
 
 from onlstm.errors import UserError
 from onlstm.trees.tree import Tree, TreebankError
+from onlstm.trees.treebank.archive import Split, decoded, read_files
 from onlstm.trees.treebank.brackets import read_text
-from onlstm.trees.treebank.files import Split, decoded, read_files
 from onlstm.trees.treebank.graphs import read_xml
 from onlstm.trees.treebank.profile import Profile, load_profile, profiles
 from onlstm.trees.treebank.sentence import Defect, Sentence

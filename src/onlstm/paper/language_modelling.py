@@ -1,0 +1,231 @@
+"""`onlstm train`: text in, a run folder out. The paper's section 5.1.
+
+A run folder holds the model (config.json, model.safetensors, tokenizer.json), trainer.pt to go on from, log.jsonl,
+the encoded text (corpus/), and in the end result.json.
+"""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from onlstm import files, recipe
+from onlstm.errors import UserError
+from onlstm.lm import folder as store
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.score import evaluate
+from onlstm.paper import results
+from onlstm.recipe import Recipe
+from onlstm.text import corpus as text
+from onlstm.text.sources import text_files
+from onlstm.train import checkpoint
+from onlstm.train.distributed import World
+from onlstm.train.loop import Listener
+from onlstm.train.stopping import Stopping
+from onlstm.train.trainer import Trainer
+from onlstm.trees.decode import tree_from_distances
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What `onlstm train` was asked for."""
+
+    sources: Sequence[str]
+    """Files, folders or "-"; none when resuming."""
+    recipe: str | None
+    """Name or file; None: quick, or the run's own when resuming."""
+    overrides: Mapping[str, Any]
+    out: Path
+    resume: bool = False
+    command: str = ""
+    """As the user typed it; result.json has the one that began the run, and those that changed its settings."""
+
+
+def run(
+    request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()
+) -> dict[str, Any] | signal.Signals:
+    """Train and return the contents of result.json (of the first process), or the signal that ended it early."""
+    chosen, content = _recipe(request)
+    world = World.join()
+    with ExitStack() as stack:
+        stack.callback(world.leave)
+        caught = stack.enter_context(Stopping())
+        if world.rank:
+            say, listeners = (lambda line: None), ()
+        data = _corpus(request, chosen, world, stack, say)
+        torch.manual_seed(chosen.seed)
+        config = replace(chosen.model, vocab_size=len(data.tokenizer))
+        model = LanguageModel(config, data.tokenizer).to(getattr(torch, chosen.train.precision))
+        count = sum(p.numel() for p in model.parameters())
+        say(f"{config.rnn} {config.embedding_size}→{'→'.join(map(str, config.sizes))}: {count:,} parameters")
+        begun: dict[str, Any] = content["about"] if content else {"sources": list(request.sources)}
+        command = begun.get("command", request.command)
+        if content and request.overrides:
+            command += f" && {request.command}"
+        trainer = Trainer(
+            model,
+            data.train,
+            data.valid,
+            chosen.train,
+            request.out,
+            seed=chosen.seed,
+            world=world,
+            listeners=listeners,
+            about={"recipe": chosen.settings(), "sources": begun["sources"], "command": command},
+        )
+        trainer.listeners.append(_trees(trainer, data.valid, say))
+        if content:
+            trainer.restore(content)
+            done = trainer.progress
+            say(f"Going on from step {done.step:,} (epoch {done.epoch + 1}, {_time(done.seconds)} so far)")
+        else:
+            trainer.save()  # from now on there is something to resume
+        if world.rank == 0:
+            store.save_description(model, request.out)
+        caught.stop = trainer.stop
+        if not trainer.run():
+            say(f"Stopped at step {trainer.progress.step:,}; saved in {request.out}: go on with --resume")
+            return caught.signal or signal.SIGTERM  # that of another process
+        caught.stop = None
+        return _result(request, chosen, data, trainer, say) if world.rank == 0 else {}
+
+
+def _recipe(request: Request) -> tuple[Recipe, dict[str, Any] | None]:
+    """Return the recipe and, when resuming, the checkpoint."""
+    if not request.resume:
+        text_files(request.sources)  # are they there?
+        return recipe.resolve(recipe.read(request.recipe or "quick"), request.overrides), None
+    content = checkpoint.load(request.out)
+    saved, sources = content["about"]["recipe"], content["about"]["sources"]
+    if request.recipe or (request.sources and list(request.sources) != sources):
+        raise UserError(f"{request.out} has its recipe and its text ({' '.join(sources)}): leave them out")
+    chosen = recipe.resolve(saved, request.overrides)
+    before = recipe.resolve(saved).settings()
+    for name, value in chosen.settings().items():
+        if name != "train" and value != before[name]:
+            raise UserError(f"--{name}: cannot change with --resume; only train.* can")
+    for name in ("batch_size", "optimizer", "averaging", "precision"):
+        if getattr(chosen.train, name) != saved["train"][name]:
+            raise UserError(f"--train.{name}: cannot change with --resume (it was {saved['train'][name]})")
+    return chosen, content
+
+
+@contextmanager
+def _folder(request: Request) -> Iterator[None]:
+    """Hold the run's folder; leave none behind if nothing got into it."""
+    path = request.out
+    with checkpoint.Lock(path):
+        files.clear_halves(path, checkpoint.NAME, store.WEIGHTS, store.CONFIG, store.TOKENIZER, "result.json")
+        there = {item.name for item in path.iterdir()} - {".lock"}
+        if not request.resume and not there <= {"corpus"}:
+            run = checkpoint.NAME in there or store.WEIGHTS in there
+            what = "there is a run already: go on with --resume, or" if run else "not empty:"
+            raise UserError(f"{path}: {what} name another --out")
+        for rest in (path / "corpus").glob(".unfinished-*"):
+            shutil.rmtree(rest)
+        try:
+            yield
+        finally:
+            if not there and not (path / checkpoint.NAME).exists():
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _corpus(request: Request, chosen: Recipe, world: World, stack: ExitStack, say: Say) -> text.Corpus:
+    """Return the encoded text: of the run's folder, or made there by the first process, which holds the folder."""
+    folder, problem = request.out / "corpus", None
+    if world.rank == 0:
+        try:
+            stack.enter_context(_folder(request))
+            if not request.resume:
+                how = asdict(chosen.text)
+                how |= {"size": how.pop("vocab_size"), "keep": how["keep"].split()}
+                text.prepare(request.sources, folder, say=say, **how)
+        except UserError as error:
+            problem = error
+    if world.from_first(str(problem or "")):
+        raise problem or SystemExit(2)  # the first process says what it is
+    return text.load(folder)
+
+
+def _trees(trainer: Trainer, valid: np.ndarray, say: Say) -> Listener:
+    """Return a listener that shows the trees of three sentences of the validation text after each epoch."""
+    model = trainer.model
+    sentences = _sample(valid, model.tokenizer.eos_id, model.tokenizer.unk_id)
+    words = model.tokenizer.vocabulary
+
+    def show(record: dict[str, Any]) -> None:
+        if record["event"] != "epoch" or model.config.rnn != "onlstm":
+            return
+        model.eval()
+        layer = len(model.layers) // 2
+        for ids in sentences:
+            with torch.no_grad(), trainer.averaged():
+                _, _, distances = model.encode(torch.tensor([[model.tokenizer.eos_id], *([k] for k in ids)]))
+            assert distances
+            tree = tree_from_distances(distances.forget[layer, 1:, 0].tolist(), [words[k] for k in ids])
+            say(f"  layer {layer + 1}: {tree}")
+
+    return show
+
+
+def _sample(ids: np.ndarray, eos: int, unk: int) -> list[list[int]]:
+    """Return three sentences: the first of 6 to 12 known words, or else what comes nearest, cut to 12 words."""
+    head = np.asarray(ids[:20_000]).astype(np.int64)
+    lines = [line[line != eos].tolist() for line in np.split(head, np.flatnonzero(head == eos) + 1)]
+    lines = [line for line in lines if len(line) > 1]
+    fitness = [(unk in line) + abs(len(line) - min(max(len(line), 6), 12)) for line in lines]
+    return [lines[k][:12] for k in sorted(range(len(lines)), key=fitness.__getitem__)[:3]]
+
+
+def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Trainer, say: Say) -> dict[str, Any]:
+    """Evaluate the best weights, write result.json and return it."""
+    model = store.load_model(request.out)
+    parts = {"valid": data.valid} | ({"test": data.test} if data.test is not None else {})
+    numbers: dict[str, Any] = {}
+    for name, ids in parts.items():
+        say(f"Evaluating the best weights (epoch {trainer.progress.best_epoch}) on {name} …")
+        numbers[f"{name}_perplexity"] = evaluate(model, ids).perplexity
+    numbers |= {"best_epoch": trainer.progress.best_epoch, "epochs": trainer.progress.epoch}
+    numbers["tokens_per_second"] = len(data.train) * trainer.progress.epoch / trainer.progress.seconds
+    return results.save(
+        request.out / "result.json",
+        kind="language-model",
+        name=request.out.name,
+        command=trainer.about["command"],
+        recipe=chosen.settings(),
+        seed=chosen.seed,
+        data={
+            "name": ", ".join(Path(source).name for source in trainer.about["sources"]),
+            **{key: data.info[key] for key in ("profile", "vocabulary")},
+            **data.info["splits"],
+        },
+        seconds=trainer.progress.seconds,
+        parameters=sum(p.numel() for p in model.parameters()),
+        processes=trainer.world.size,
+        numbers=numbers,
+        curve=_curve(request.out / checkpoint.LOG),
+    )
+
+
+def _curve(log: Path) -> list[dict[str, Any]]:
+    """Return the records of all epochs that the log still has."""
+    found = []
+    for line in log.read_text(errors="replace").splitlines() if log.exists() else []:
+        with suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict) and record.pop("event", None) == "epoch":
+                found.append(record)
+    return found
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{seconds / 60:.1f} min"

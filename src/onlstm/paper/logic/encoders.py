@@ -1,0 +1,300 @@
+"""From formulas to vectors: the recurrent encoders of the paper, a Tree-LSTM along the brackets, and anybody's own.
+
+An encoder is a module with an attribute `size` (D) whose `forward` takes distinct formulas, longest first, each a
+tensor of places in `VOCABULARY`, and returns their vectors (B, D). A class or function that makes one from a
+`ModelConfig` joins the table by its address: `onlstm logic --encoder onlstm mine:MeanOfWords`, with mine.py
+
+    class MeanOfWords(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.size = config.hidden_size
+            self.embedding = torch.nn.Embedding(config.vocab_size, self.size)
+
+        def forward(self, formulas):
+            return torch.stack([self.embedding(ids).mean(0) for ids in formulas])
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from onlstm.errors import UserError
+from onlstm.kernels import ops
+from onlstm.layer import ONLSTM
+from onlstm.paper.logic.formulas import VOCABULARY
+from onlstm.settings import at_least, nearest
+
+State = tuple[Tensor, Tensor]
+_CUTS = (3, 5, 7)
+"""Where a batch of the published pairs branches most: there is a fifth less to compute than without."""
+_OPEN = (-1e3, 1e3, 1e3, -1e3)
+"""Logits of two master gates over one chunk, free to write it: after the softmax exactly (0, 1) and (1, 0)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Sizes of a classifier of pairs; the defaults are the paper's."""
+
+    encoder: str = "onlstm"
+    """A name in `ENCODERS`, or the address `module:name` of what makes an encoder."""
+    embedding_size: int = 128
+    """Of a token."""
+    hidden_size: int = 400
+    """Of a layer, and of the classifier's hidden layer."""
+    num_layers: int = 1
+    """Recurrent layers."""
+    chunk_size: int = 10
+    """Neurons of an ON-LSTM that share a master gate."""
+    free_last_chunk: bool = False
+    """Let the ON-LSTM write its last chunk, which in the paper's cell stays zero."""
+    dropout: float = 0.2
+    """On embeddings, between layers and in the classifier."""
+    weight_dropout: float = 0.0
+    """Drop-connect on the recurrent weights of an ON-LSTM."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that a formula may have."""
+        return len(VOCABULARY)
+
+    def __post_init__(self) -> None:
+        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1)
+        for name in ("dropout", "weight_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"model.{name} {getattr(self, name)}: from 0 to less than 1 is needed")
+
+
+class Dropout(nn.Dropout):
+    """`nn.Dropout`, whose mask is drawn in half the time."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input * ((torch.rand_like(input) >= self.p) / (1 - self.p)) if self.training and self.p else input
+
+
+class Recurrent(nn.Module):
+    """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and equal beginnings are computed once.
+
+    Formulas are read up to each of `_CUTS` in turn, those that are still equal there as one (and with one dropout).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.size = config.hidden_size
+        self.embedding = _embedding(config)
+        self.dropout = Dropout(config.dropout)
+        sizes = config.embedding_size, config.hidden_size, config.num_layers
+        between = config.dropout if config.num_layers > 1 else 0.0
+        self.rnn: nn.RNNBase
+        if config.encoder == "lstm":
+            self.rnn = nn.LSTM(*sizes, dropout=between)
+            return
+        try:
+            self.rnn = ONLSTM(
+                *sizes,
+                dropout=between,
+                chunk_size=config.chunk_size,
+                weight_dropout=config.weight_dropout,
+                free_last_chunk=config.free_last_chunk,
+            )
+        except ValueError as error:
+            raise UserError(f"model.chunk_size: {error}") from None
+
+    def forward(self, formulas: Sequence[Tensor]) -> Tensor:
+        parts, places = _parts(formulas)
+        words = self.dropout(self.embedding(torch.cat([part.tokens for part in parts])))
+        layers = list(self._layers())
+        zero = words.new_zeros(1, self.size)
+        states = [(zero, zero)] * len(layers)
+        last = []
+        for part, rows in zip(parts, words.split([len(part.tokens) for part in parts]), strict=True):
+            for k, (w_ih, w_hh, bias, chunk_size) in enumerate(layers):
+                h, c = (each.index_select(0, part.parents) for each in states[k])
+                rows = F.dropout(rows, self.rnn.dropout, self.training and k > 0)
+                rows, h, c, *_ = ops.scan(rows, w_ih, w_hh, bias, h, c, part.sizes, chunk_size)
+                states[k] = h, c
+            last.append(h)
+        return torch.cat(last).index_select(0, places)
+
+    def _layers(self) -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
+        """Yield w_ih, w_hh, bias and chunk size of each layer for `ops.scan`: the weights of one pass.
+
+        With its master gates held open (f_m = i_m = 1) an ON-LSTM is an LSTM, so both have the fast kernel.
+        """
+        for w_ih, w_hh, b_ih, b_hh in self.rnn.all_weights:
+            bias = b_ih + b_hh
+            if isinstance(self.rnn, ONLSTM):
+                yield w_ih, F.dropout(w_hh, self.rnn.weight_dropout, self.training), bias, self.rnn.chunk_size
+            else:
+                ih, hh = (_with_masters(w, w.new_zeros(4, w.shape[1])) for w in (w_ih, w_hh))
+                yield ih, hh, _with_masters(bias, bias.new_tensor(_OPEN)), self.size
+
+
+def _with_masters(lstm: Tensor, masters: Tensor) -> Tensor:
+    """Return an LSTM's weights in the order of `cell.GATES`, behind those of master gates."""
+    i, f, g, o = lstm.chunk(4)
+    return torch.cat([masters, o, g, i, f])
+
+
+class _Part(NamedTuple):
+    """What lies between two cuts, of each distinct beginning."""
+
+    tokens: Tensor
+    """Of one time step after the other, longest first."""
+    sizes: Tensor
+    """How many there are at each time step."""
+    parents: Tensor
+    """Which of the previous part each goes on from."""
+
+
+def _parts(formulas: Sequence[Tensor]) -> tuple[list[_Part], Tensor]:
+    """Return formulas, longest first, in parts, and the place of each one's end among those of all parts."""
+    lengths = np.array([len(ids) for ids in formulas])
+    longest, done, ended = int(lengths[0]), 0, 0
+    grid = np.zeros((longest, len(lengths)), np.int64)  # tokens from 1, by time; 0 behind the end
+    grid.T[np.arange(longest) < lengths[:, None]] = torch.cat(list(formulas)).numpy() + 1
+    row, places = np.zeros_like(lengths), np.empty_like(lengths)  # of each formula in the previous part, and in all
+    parts = []
+    for cut in (*(cut for cut in _CUTS if cut < longest), longest):
+        alive = int((lengths > done).sum())
+        parents, steps = row[:alive], grid[done:cut, :alive]
+        first = row = np.arange(alive)  # to the end formulas are taken as different
+        if cut < longest:
+            code = reduce(lambda code, step: code * (len(VOCABULARY) + 1) + step, steps, parents)
+            _, first, row = np.unique(code, return_index=True, return_inverse=True)
+            order = first.argsort()  # the longest first again
+            first, row = first[order], order.argsort()[row]
+        there = steps[:, first] > 0
+        tokens = steps[:, first][there] - 1
+        parts.append(_Part(*map(torch.from_numpy, (tokens, there.sum(1), parents[first]))))
+        places[:alive] = ended + row
+        done, ended = cut, ended + len(first)
+    return parts, torch.from_numpy(places)
+
+
+class TreeLSTM(nn.Module):
+    """The binary Tree-LSTM of Tai et al. 2015, composing along the brackets it is given: an upper bound.
+
+    All nodes at the same depth are computed together, the deepest first, so a level needs the one below it only. Equal
+    nodes of different formulas at the same depth are computed once (and with one dropout).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.size = config.hidden_size
+        self.embedding = _embedding(config)
+        self.dropout = Dropout(config.dropout)
+        self.leaf = nn.Linear(config.embedding_size, 3 * self.size)
+        self.compose = nn.Linear(2 * self.size, 5 * self.size)
+
+    def forward(self, formulas: Sequence[Tensor]) -> Tensor:
+        levels, roots = _levels(formulas)
+        tokens = torch.tensor([token for level in levels for token, _ in level.leaves])
+        i, o, u = self.leaf(self.dropout(self.embedding(tokens))).chunk(3, -1)
+        c = i.sigmoid() * u.tanh()
+        sizes = [len(level.leaves) for level in levels]
+        leaves = list(zip((o.sigmoid() * c.tanh()).split(sizes), c.split(sizes), strict=True))
+        halves = self.compose.weight.chunk(2, -1)
+        h, c = leaves[-1]
+        for level, below, (h_leaf, c_leaf) in zip(levels[-2::-1], levels[:0:-1], leaves[-2::-1], strict=True):
+            children = [below.places(side) for side in zip(*level.inner, strict=True)]
+            h, c = self._parents(h, c, children, halves)
+            h, c = torch.cat([h, h_leaf]), torch.cat([c, c_leaf])
+        return torch.index_select(h, 0, levels[0].places(roots))
+
+    def _parents(self, h: Tensor, c: Tensor, children: Sequence[Tensor], halves: Sequence[Tensor]) -> State:
+        """Return the states over left and right children; each child's part of the product is computed once."""
+        gates: Tensor = self.compose.bias
+        for side, weight in zip(children, halves, strict=True):
+            distinct, place = side.unique(return_inverse=True)
+            gates = gates + F.linear(h.index_select(0, distinct), weight).index_select(0, place)
+        i, f_l, f_r, o, u = gates.chunk(5, -1)
+        c_l, c_r = (c.index_select(0, side) for side in children)
+        c = i.sigmoid() * u.tanh() + (f_l + 1).sigmoid() * c_l + (f_r + 1).sigmoid() * c_r  # 1: remember, at first
+        return o.sigmoid() * c.tanh(), c
+
+
+class _Level:
+    """The distinct nodes at one depth, over all formulas, numbered: those with children 0, 1, …, leaves -1, -2, …"""
+
+    def __init__(self) -> None:
+        self.inner: dict[tuple[int, int], int] = {}
+        """By the numbers of their children one level below."""
+        self.leaves: dict[tuple[int, int], int] = {}
+        """By token, and the how many-th of its kind in its formula it is: within one, dropouts differ."""
+
+    def places(self, numbers: Iterable[int]) -> Tensor:
+        """Return where nodes stand when the leaves are behind the others."""
+        return torch.tensor([k if k >= 0 else len(self.inner) + ~k for k in numbers])
+
+
+def _levels(formulas: Sequence[Tensor]) -> tuple[list[_Level], list[int]]:
+    """Return the nodes of all formulas by depth, and the numbers of the formulas themselves at depth 0."""
+    opening, closing = VOCABULARY.index("("), VOCABULARY.index(")")
+    levels = [_Level()]
+    roots: list[int] = []
+    for ids in formulas:
+        begun: list[list[int]] = [[]]  # the children so far of each bracket that is open
+        seen = [0] * len(VOCABULARY)
+        for token in ids.tolist():
+            if token == opening:
+                begun.append([])
+                if len(begun) > len(levels):
+                    levels.append(_Level())
+            elif token == closing:
+                left, right = begun.pop()
+                known = levels[len(begun) - 1].inner
+                begun[-1].append(known.setdefault((left, right), len(known)))
+            else:
+                known = levels[len(begun) - 1].leaves
+                begun[-1].append(~known.setdefault((token, seen[token]), len(known)))
+                seen[token] += 1
+        roots += begun[0]
+    return levels, roots
+
+
+ENCODERS: dict[str, Callable[[ModelConfig], nn.Module]] = {
+    "onlstm": Recurrent,
+    "lstm": Recurrent,
+    "tree-lstm": TreeLSTM,
+}
+"""What makes an encoder, by name."""
+
+
+def build(config: ModelConfig) -> nn.Module:
+    """Return the encoder that the configuration names.
+
+    >>> encoder = build(ModelConfig(encoder="tree-lstm", hidden_size=6))
+    >>> encoder([torch.tensor([VOCABULARY.index(token) for token in "( not a )".split()])]).shape
+    torch.Size([1, 6])
+    """
+    name, colon, attribute = config.encoder.partition(":")
+    if config.encoder in ENCODERS:
+        return ENCODERS[config.encoder](config)
+    if not colon:
+        hint = nearest(config.encoder, [*ENCODERS, "majority"])
+        raise UserError(f"--encoder {config.encoder}: no such encoder; {hint} Or module:name, for your own.")
+    here = os.getcwd()  # where `python -m` would look, too  # noqa: PTH109
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        encoder = getattr(importlib.import_module(name), attribute)(config)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"--encoder {config.encoder}: {error}") from None
+    if not isinstance(encoder, nn.Module) or not isinstance(getattr(encoder, "size", None), int):
+        raise UserError(f"--encoder {config.encoder}: it should make a torch.nn.Module with a whole number `size`")
+    return encoder
+
+
+def _embedding(config: ModelConfig) -> nn.Embedding:
+    found = nn.Embedding(config.vocab_size, config.embedding_size)
+    nn.init.uniform_(found.weight, -0.1, 0.1)
+    return found

@@ -1,0 +1,307 @@
+"""From sentences to trees: `Parser` reads the distances of a language model and decodes them, order kept.
+
+A sentence is read alone, from a zero state, as `<eos> w1 … wn`, and each word has the distance at its own step; what
+follows a word, a closing `<eos>` too, cannot change it. Sentences of like length are computed together, only as many
+layers as are needed, without the softmax. Everything downstream of a `Parse` is plain Python.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, overload
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from onlstm.errors import UserError
+from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.score import at_least_one, evaluating, tokenizer_of
+from onlstm.trees.decode import Decoder, tree_from_distances
+from onlstm.trees.tree import Tree
+
+Distance = Literal["forget", "input", "lstm"]
+Layer = int | str | Sequence[int | str]
+Words = list[str] | tuple[str, ...]
+"""One tokenised sentence."""
+
+_WORD = re.compile(r"\S+", re.ASCII)  # what a `Tree` takes for a word
+_SENTENCES, _WORDS = 10_000, 200_000
+"""What `Parser.parse_lines` sorts by length at once, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parse:
+    """A sentence, its distances and its tree."""
+
+    id: int
+    """Its place among the sentences or lines given, from 0."""
+    text: str
+    """Raw text as it was given; of tokenised sentences, the words joined by blanks."""
+    words: tuple[str, ...]
+    """As they stand in the text; with most tokenizers, punctuation is no word."""
+    offsets: tuple[tuple[int, int], ...]
+    """One (start, end) per word: `text[start:end]` is the word."""
+    distances: tuple[float, ...]
+    """One per word: how high the boundary before it is."""
+    tree: Tree | None
+    """None for a sentence without words, as an empty line or one of punctuation alone."""
+    layer: int | tuple[int, ...]
+    """The layer, from 1, that the distances are of; several, if they are an average."""
+    decoder: Decoder
+    """What made the tree of the distances."""
+    unknown: int
+    """How many of the words the model does not know."""
+
+    def to_json(self) -> str:
+        """Return one line of JSON; its `spans` are longer than a word and not the whole sentence, sorted."""
+        record = {name: getattr(self, name) for name in ("id", "text", "words", "offsets", "distances")}
+        record["spans"] = self.tree.spans() if self.tree else ()
+        return json.dumps(record | {"layer": self.layer, "decoder": self.decoder}, ensure_ascii=False)
+
+
+class Parser:
+    """Finds the trees of sentences with the distances of a language model.
+
+    Args:
+        layer: whose distances: a number from 1, "middle" (the second of three, as in the paper) or "last"; or
+            several, in a list or as "1,2", for the average of their distances. By default the one that the model's
+            configuration names, else the middle one.
+        decoder: "paper" or "unbiased", see `onlstm.trees.tree_from_distances`.
+        distance: that of the master "forget" gate, as in the paper, or of the master "input" gate; or, for a model
+            with LSTM layers, "lstm": 1 - the mean of its forget gate (Dyer et al. 2019).
+        words_at_once: bounds the memory, also for a single long sentence; it changes nothing but speed.
+
+    >>> from onlstm.lm.model import LMConfig
+    >>> from onlstm.text.tokenizer import Tokenizer
+    >>> config = LMConfig(vocab_size=5, embedding_size=4, hidden_size=8, chunk_size=2)
+    >>> parser = Parser(LanguageModel(config, Tokenizer.of_words(["dogs", "bark", "loudly"], "generic")))
+    >>> found = parser.parse("Dogs bark.")
+    >>> found.words, found.offsets, found.layer, print(found.tree)
+    ( Dogs bark )
+    (('Dogs', 'bark'), ((0, 4), (5, 9)), 2, None)
+    >>> [each.id for each in parser.parse([["dogs", "bark"], ["dogs", "bark", "loudly"]])]
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        layer: Layer | None = None,
+        decoder: Decoder = "paper",
+        distance: Distance = "forget",
+        words_at_once: int = 2048,
+    ) -> None:
+        _one_of("decoder", decoder, get_args(Decoder))
+        _one_of("distance", distance, get_args(Distance))
+        if model.config.rnn == "lstm" and distance != "lstm":
+            raise UserError(
+                "a model with LSTM layers has no distances; for its own gates there is distance lstm (--gates lstm)"
+            )
+        if model.config.rnn != "lstm" and distance == "lstm":
+            raise UserError("distance lstm: only for models with LSTM layers; an ON-LSTM has forget and input")
+        at_least_one(words_at_once=words_at_once)
+        if layer is None:
+            layer = model.config.parse_layer or "middle"
+        self.model, self.layers = model, layer_numbers(layer, model.config.num_layers)
+        self.decoder, self.distance, self.words_at_once = decoder, distance, words_at_once
+        self._tokenizer = tokenizer_of(model)
+
+    @classmethod
+    def load(cls, run: str | Path, **options: Any) -> "Parser":
+        """Return a parser with the model of a run folder, or "en-small"; the options are those of `Parser`."""
+        return cls(LanguageModel.load(run), **options)
+
+    @overload
+    def parse(self, text: str | Words) -> Parse: ...
+    @overload
+    def parse(self, text: Sequence[list[str]] | Sequence[tuple[str, ...]]) -> list[Parse]: ...
+    def parse(self, text: Any) -> Parse | list[Parse]:
+        """Return the parse of one sentence, or a list with that of each of several, in order.
+
+        Args:
+            text: a string is the raw text of one sentence, a list of strings one tokenised sentence, and a list of
+                such lists many. An empty list holds no sentences; one without words is "" or [[]].
+        """
+        if isinstance(text, str):
+            return next(self._parses([_raw(self._tokenizer, text, 0)]))
+        if not isinstance(text, list | tuple):
+            raise UserError(f"text: a string, a list of words or a list of such lists is needed, not {text!r:.40}")
+        if text and all(isinstance(each, str) for each in text):
+            return next(self._parses([_tokenised(self._tokenizer, text, 0)]))
+        return list(self._parses([_tokenised(self._tokenizer, each, k) for k, each in enumerate(text)]))
+
+    def parse_lines(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None = None) -> Iterator[Parse]:
+        """Return an iterator over the parses of lines of raw text, in order; some thousand are in memory at a time.
+
+        Ids are line numbers from 0. A line that cannot be read raises a `UserError` after the parses of the lines
+        before it; or, if `on_error` is given, it is left out after a call with the error.
+        """
+        if isinstance(lines, str):
+            raise UserError("lines: an iterable of lines is needed, not a string; for one sentence there is parse")
+        return self._stream(lines, on_error)
+
+    def distances(self, sentences: Iterable[Sequence[str]]) -> Iterator[tuple[tuple[float, ...], ...]]:
+        """Return an iterator over tokenised sentences that gives, for each, one tuple of distances per layer.
+
+        All layers of the model come from one pass, whichever the parser makes its trees of.
+
+        >>> from onlstm.lm.model import LMConfig
+        >>> from onlstm.text.tokenizer import Tokenizer
+        >>> config = LMConfig(vocab_size=4, embedding_size=4, hidden_size=8, chunk_size=2)
+        >>> parser = Parser(LanguageModel(config, Tokenizer.of_words(["dogs", "bark"])))
+        >>> [[len(layer) for layer in layers] for layers in parser.distances([["dogs", "bark"], ["dogs"]])]
+        [[2, 2, 2], [1, 1, 1]]
+        """
+        found = (_tokenised(self._tokenizer, words, k) for k, words in enumerate(sentences))
+        for chunk in _chunks(found):
+            for layers in self._distances(chunk, self.model.config.num_layers):
+                yield tuple(map(tuple, layers.tolist()))
+
+    def _stream(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None) -> Iterator[Parse]:
+        failed: list[UserError] = []
+
+        def readable() -> Iterator[_Sentence]:
+            for k, line in enumerate(lines):
+                try:
+                    yield _raw(self._tokenizer, line.rstrip("\r\n"), k)
+                except UserError as error:
+                    if on_error is None:
+                        failed.append(error)
+                        return
+                    on_error(error)
+
+        for chunk in _chunks(readable()):
+            yield from self._parses(chunk)
+        if failed:
+            raise failed[0]
+
+    def _parses(self, sentences: "list[_Sentence]") -> Iterator[Parse]:
+        depth, chosen = self.layers[-1], torch.tensor(self.layers) - 1
+        for sentence, layers in zip(sentences, self._distances(sentences, depth), strict=True):
+            d = tuple(layers[chosen].mean(0).tolist())
+            yield Parse(
+                id=sentence.id,
+                text=sentence.text,
+                words=sentence.words,
+                offsets=sentence.offsets,
+                distances=d,
+                tree=tree_from_distances(d, sentence.words, self.decoder) if d else None,
+                layer=self.layers if len(self.layers) > 1 else depth,
+                decoder=self.decoder,
+                unknown=sentence.ids.count(self._tokenizer.unk_id),
+            )
+
+    def _distances(self, sentences: "list[_Sentence]", depth: int) -> list[Tensor]:
+        kind = "input" if self.distance == "input" else "forget"
+        return _distances(self.model, [each.ids for each in sentences], depth, kind, self.words_at_once)
+
+
+class _Sentence(NamedTuple):
+    id: int
+    text: str
+    words: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+    ids: list[int]
+
+
+def _chunks(sentences: Iterable[_Sentence]) -> Iterator[list[_Sentence]]:
+    """Yield as many sentences at a time as are to be sorted by length together."""
+    chunk: list[_Sentence] = []
+    words = 0
+    for each in sentences:
+        chunk.append(each)
+        words += len(each.ids)
+        if len(chunk) >= _SENTENCES or words >= _WORDS:
+            yield chunk
+            chunk, words = [], 0
+    if chunk:
+        yield chunk
+
+
+def _raw(tokenizer: Any, text: str, id: int) -> _Sentence:
+    """Return raw text as the model reads it."""
+    _check_utf8(text, f"line {id + 1}")
+    tokens = tokenizer.tokens(text)
+    offsets = tuple((token.start, token.end) for token in tokens)
+    return _Sentence(id, text, tuple(token.text for token in tokens), offsets, [token.id for token in tokens])
+
+
+def _tokenised(tokenizer: Any, words: Any, id: int) -> _Sentence:
+    """Return a tokenised sentence as the model reads it."""
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise UserError(f"sentence {id + 1}: a list of words is needed, not {words!r:.40}")
+    offsets, end = [], -1
+    for i, word in enumerate(words):
+        if not _WORD.fullmatch(word):
+            raise UserError(
+                f"sentence {id + 1}, word {i + 1}: {word!r:.40} is not a word, it is empty or holds white space; "
+                "raw text goes as a string to parse, or line by line to parse_lines"
+            )
+        offsets.append((end + 1, end := end + 1 + len(word)))
+    text = " ".join(words)
+    _check_utf8(text, f"sentence {id + 1}")
+    return _Sentence(id, text, tuple(words), tuple(offsets), tokenizer.ids(words))
+
+
+def _check_utf8(text: str, where: str) -> None:
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):  # what Python makes of other bytes
+        raise UserError(f"{where}: the text is not UTF-8")
+
+
+def layer_numbers(given: Layer, count: int) -> tuple[int, ...]:
+    """Return the numbers, from 1, of the layers that are meant, in order, each once."""
+    names = {str(k + 1): k + 1 for k in range(count)} | {"middle": count // 2 + 1, "last": count}
+    several = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
+    asked = [str(each).strip() for each in several]
+    for name in asked or [""]:
+        if name not in names:
+            raise UserError(f"layer {name!r}: there are {', '.join(names)}, or several of them")
+    return tuple(sorted({names[name] for name in asked}))
+
+
+def _one_of(option: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise UserError(f"{option} {given!r}: there are {', '.join(known)}")
+
+
+@torch.no_grad()
+def _distances(
+    model: LanguageModel, sentences: list[list[int]], depth: int, kind: str, words_at_once: int
+) -> list[Tensor]:
+    """Return, of each sentence of n ids, the distances (depth, n) of the first `depth` layers, on the CPU.
+
+    Longest sentences first, as many at once as are allowed; all begin with the states after `<eos>`.
+    """
+    out = [torch.empty(depth, 0)] * len(sentences)
+    order = sorted((k for k, ids in enumerate(sentences) if ids), key=lambda k: -len(sentences[k]))
+    with evaluating(model) as device:
+        _, start, _ = model.encode(torch.tensor([[model.tokenizer.eos_id]], device=device), layers=depth, gates=True)
+        while order:
+            count = max(1, words_at_once // len(sentences[order[0]]))
+            batch, order = order[:count], order[count:]
+            found = _batch(model, [sentences[k] for k in batch], start, kind, max(1, words_at_once // len(batch)))
+            for column, k in enumerate(batch):
+                out[k] = found[:, : len(sentences[k]), column].clone()
+    return out
+
+
+def _batch(model: LanguageModel, sentences: list[list[int]], start: States, kind: str, steps: int) -> Tensor:
+    """Return the distances (L, T, B) of sentences, longest first, computed `steps` words at a time."""
+    device = start[0][0].device
+    ids = pad_sequence([torch.tensor(each) for each in sentences])
+    state: States = tuple((h.repeat(1, len(sentences), 1), c.repeat(1, len(sentences), 1)) for h, c in start)
+    out = torch.zeros(len(start), *ids.shape, dtype=start[0][0].dtype)
+    for begin in range(0, len(ids), steps):
+        live = sum(len(each) > begin for each in sentences)
+        now = tuple((h[:, :live], c[:, :live]) for h, c in state)
+        window = ids[begin : begin + steps, :live].to(device)
+        _, state, found = model.encode(window, now, layers=len(start), gates=True)
+        assert found is not None
+        out[:, begin : begin + steps, :live] = getattr(found, kind).cpu()
+    if not out.isfinite().all():
+        raise UserError("the model's distances are not finite: its weights are damaged; did its training diverge?")
+    return out

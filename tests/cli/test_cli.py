@@ -1,0 +1,106 @@
+"""The command as a user types it: help without torch, one line for a mistake, JSON that machines can read."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import helpers
+
+COMMAND = Path(sys.executable).with_name("onlstm")
+
+
+def onlstm(*args, **options):
+    return subprocess.run([COMMAND, *args], capture_output=True, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["--version"], ["demo", "--help"], ["train", "--help"], ["recipes"], ["recipes", "quick"], []]
+)
+def test_help_and_version_load_no_torch(args):
+    code = "import sys\nfrom onlstm.cli import main\ntry: main()\nfinally: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_version_is_the_packages():
+    from onlstm import __version__
+
+    assert onlstm("--version").stdout == f"onlstm {__version__}\n"
+    module = subprocess.run([sys.executable, "-m", "onlstm", "--version"], capture_output=True, text=True, check=True)
+    assert module.stdout == f"onlstm {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["frobnicate"], 'Unknown command "frobnicate". Available commands: demo, bench, '),
+        (["demo", "--minuts", "3"], "Unknown option: --minuts. Did you mean --minutes?"),
+        (["demo", "--minutes", "many"], 'Invalid value for --minutes: unable to convert "many" into float.'),
+        (["demo", "--minutes", "0"], "--minutes 0: a number above 0 is needed"),
+        (["demo", "--grammar", "no/such/file"], "--grammar no/such/file: No such file or directory"),
+        (["bench", "--shapes", "huge"], "--shapes huge: no such shape; there are lm-large"),
+        (["bench", "--threads", "0"], "--threads 0: at least 1 is needed"),
+        (
+            ["bench", "--out", "no/such/folder/x.json"],
+            "--out no/such/folder/x.json: the folder no/such/folder does not",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(args, line):
+    done = helpers.onlstm(*args)
+    assert done.code == 2
+    assert done.err.startswith(f"onlstm: {line}")
+    assert done.err.count("\n") == 1
+    assert done.out == ""
+
+
+def test_demo_learns_and_prints_one_json_object(tmp_path):
+    args = ["demo", "--json", "--minutes", "0.02", "--seed", "3", "--out", str(tmp_path)]
+    done = onlstm(*args)
+    found = json.loads(done.stdout)
+    common = {"command", "version", "argv", "seed", "seconds"}
+    assert set(found) == common | {"rule", "headline", "best_trivial", "rows", "report"}
+    assert (found["command"], found["argv"], found["seed"]) == ("demo", args, 3)
+    assert found["rule"] == "on-lstm"
+    assert set(found["headline"]) == {"layer", "decoder", "f1"}
+    assert all(set(row) == {"system", "layer", "decoder", "f1", "n"} for row in found["rows"])
+    assert Path(found["report"]).read_text().startswith("<!DOCTYPE html>")
+    assert "epoch   1" in done.stderr
+
+
+def test_demo_names_the_line_of_a_grammar_that_is_wrong(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("S -> NP VP\nNP -> kim | lee\nVP -> sleeps | sees NP Adv")
+    done = helpers.onlstm("demo", "--grammar", file, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert done.err == f"onlstm: {file}:3: Adv has no rules; add some, or put it in quotes if it is a word\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_bench_measures_after_checking(tmp_path):
+    out = tmp_path / "speed.json"
+    done = onlstm("bench", "--shapes", "parse-mid-1", "--threads", "1", "--seconds", "0.1", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    assert [(row["shape"], row["mode"], row["threads"]) for row in found["rows"]] == [
+        ("parse-mid-1", "train", 1),
+        ("parse-mid-1", "infer", 1),
+    ]
+    for row in found["rows"]:
+        assert row["milliseconds"] > 0
+        assert row["rounds"] >= 5
+    assert found["training_memory"]["parse-mid-1"]["ratio"] > 0
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_bench_refuses_to_report_a_kernel_that_is_wrong(monkeypatch):
+    from onlstm.kernels import ops
+    from onlstm.paper import bench
+
+    right = ops.scan
+    monkeypatch.setattr(ops, "scan", lambda x, *rest: right(x * 1.01, *rest))
+    with pytest.raises(RuntimeError, match="parse-mid-1: fused and eager differ"):
+        bench.run(["parse-mid-1"], [1], 0.1)

@@ -1,0 +1,198 @@
+"""`onlstm reproduce`: every line it would run is a command that exists; the small scale on a tiny text, to the page."""
+
+import json
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from importlib import resources
+
+import pytest
+import yaml
+
+from helpers import onlstm
+from onlstm import cli  # noqa: F401  (registers the commands)
+from onlstm.cli.common import app
+from onlstm.paper import report
+from onlstm.paper.demo.grammar import Grammar
+from onlstm.paper.logic.generate import generate
+from onlstm.paper.report import published
+from onlstm.paper.reproduce import Step, plan, targets
+from onlstm.recipe import read, resolve
+
+SCALES = ("small", "paper")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder of corpora as --data wants it, all invented."""
+    folder = tmp_path_factory.mktemp("data")
+    trees = list(Grammar.load().trees(150, random.Random(0)))
+    for name in ("ptb-lm", "wsj-sample"):
+        (folder / name).mkdir()
+    for k, part in enumerate(("train", "valid", "test")):
+        lines = [" ".join(tree.words) for tree in trees[50 * k : 50 * (k + 1)]]
+        (folder / "ptb-lm" / f"{part}.txt").write_text("\n".join(lines) + "\n")
+    gold = "".join(re.sub(r"(?<=\s)([^()\s]+)", r"(NN \1)", f"( {tree} )\n") for tree in trees[:130])
+    with zipfile.ZipFile(folder / "wsj-sample" / "wsj-sample-nltk-layout.zip", "w") as archive:
+        archive.writestr("treebank/combined/wsj_0001.mrg", gold)
+    (folder / "logic").mkdir()
+    with zipfile.ZipFile(folder / "logic" / "logic.zip", "w") as archive:
+        for part, seed, count in (("train", 0, 5), ("test", 1, 2)):
+            for n, pairs in generate(dict.fromkeys(range(1, 13), count), seed=seed).items():
+                archive.writestr(f"{part}{n}", "".join("\t".join(pair) + "\n" for pair in pairs))
+    return folder
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("target", targets())
+def test_every_line_is_a_command_with_a_recipe_and_a_place_for_its_result(target, scale, tmp_path):
+    done = onlstm("reproduce", target, "--scale", scale, "--dry-run", "--threads", 1, "--out", "o u t", cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+    for line in done.out.splitlines():
+        name, *words = shlex.split(line)
+        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        assert (name, command.__name__) == ("onlstm", words[0])
+        assert bound.arguments["threads"] == 1
+        step = Step(words=tuple(words))
+        assert step.out is None or step.out.parts[0] == "o u t"
+        if words[0] == "train":
+            settings = {"model": bound.arguments.get("settings", {}).get("model", {})}
+            recipe = resolve(read(bound.arguments["recipe"]), settings)
+            assert recipe.name.endswith(("paper", "paper-lstm")) == (scale == "paper")
+    assert "{" not in done.out
+
+
+def test_runs_are_shared_and_the_cost_is_said(tmp_path):
+    plans = {(t, s): plan(t, s, tmp_path, tmp_path) for t in targets() for s in SCALES}
+    assert all(each.cost for each in plans.values())
+    for scale in SCALES:
+        first, *_ = plans["table1", scale].steps
+        assert first in plans["table2", scale].steps
+        assert first in plans["figure-a1", scale].steps
+    seeds = [step for step in plans["table2", "paper"].steps if step.words[0] == "train"]
+    assert len({step.out for step in seeds}) == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["tabel1"], "reproduce tabel1: did you mean table1?"),
+        (["table1", "--data", "nowhere"], "nowhere/ptb-lm: not there; needed: the Penn Treebank's text"),
+        (
+            ["table2", "--data", "{data}", "--scale", "paper"],
+            "{data}/wsj: not there; needed: the Wall Street Journal's",
+        ),
+        (["table3", "--data", "{data}"], "{data}/wikitext-2: not there; needed: WikiText-2"),
+        (["table1", "--scale", "large"], 'Invalid value "large" for --scale'),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_begins(args, line, data, tmp_path):
+    done = onlstm("reproduce", *(arg.format(data=data) for arg in args), cwd=tmp_path)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith(f"onlstm: {line.format(data=data)}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_done_is_not_done_again_and_what_was_begun_goes_on(tmp_path):
+    step = Step(words=("train", "x", "--recipe", "quick", "--out", str(tmp_path / "run"), "--threads", "1"))
+    assert step.now() == step.words
+    (tmp_path / "run").mkdir()
+    assert step.now() == step.words
+    (tmp_path / "run" / "trainer.pt").touch()
+    assert step.now() == ("train", "--resume", "--out", str(tmp_path / "run"), "--threads", "1")
+    (tmp_path / "run" / "result.json").touch()
+    assert step.now() == ()
+    logic = Step(words=("logic", "--out", str(tmp_path / "logic")))
+    (tmp_path / "logic" / "lstm-0").mkdir(parents=True)
+    assert logic.now() == logic.words
+    (tmp_path / "logic" / "lstm-0" / "trainer.pt").touch()
+    assert logic.now() == (*logic.words, "--resume")
+    assert Step(words=("draw", "x")).now() == ("draw", "x")
+
+
+@pytest.fixture(scope="module")
+def begun(data, tmp_path_factory):
+    """What Ctrl-C in the first training leaves, and the options to go on with."""
+    out = tmp_path_factory.mktemp("reproduced") / "out"
+    args = ["--data", data, "--threads", "1", "--out", out]
+    command = [sys.executable, "-m", "onlstm", "reproduce", "table1", *args]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        while not (out / "ptb-quick-onlstm" / "trainer.pt").exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        said, errors = child.communicate()
+    assert child.returncode == 130
+    assert b"Traceback" not in errors
+    assert b"onlstm: stopped; the same command goes on from here\n" in errors
+    assert b"[2/2]" not in said
+    assert not (out / "ptb-quick-onlstm" / "result.json").exists()
+    return args
+
+
+def test_an_interrupt_loses_nothing_and_the_end_is_tables_and_a_figure(begun, data):
+    """The recipes of the small scale, on a text of 50 sentences."""
+    out = begun[-1]
+    done = onlstm("reproduce", "table1", *begun)
+    assert done.code == 0, done.err
+    assert done.out.count("Going on from step") == 1
+    page = (out / "table1" / "table1.md").read_text()
+    assert page in done.out
+    result = json.loads((out / "ptb-quick-lstm" / "result.json").read_text())
+    assert f"| {result['numbers']['test_perplexity']:.2f} |" in page
+    assert "56.17 ± 0.12" in page
+    assert "## Unsupervised parsing" not in page
+    assert result["command"].startswith(f"onlstm train {data}/ptb-lm --recipe quick")
+    again = onlstm("reproduce", "table1", *begun)
+    assert again.out.count("(done already)") == 2
+    assert page in again.out
+    parsing = onlstm("reproduce", "table2", *begun, "--json")
+    found = json.loads(parsing.out)
+    assert (found["command"], found["target"], found["scale"]) == ("reproduce", "table2", "small")
+    assert found["results"]["wsj-sample"]["treebank"]["sentences"] == 130
+    assert len(found["published"]) == len(published())
+    assert parsing.err.count("(done already)") == 2
+    figure = onlstm("reproduce", "figure-a1", *begun)
+    assert figure.code == 0, figure.err
+    assert figure.out.count("\ngold\n") == 6
+    assert (out / "figure-a1" / "figure-a1.html").exists()
+
+
+@pytest.mark.slow
+def test_the_figure_of_logic_from_pairs_to_page(data, tmp_path):
+    args = ["reproduce", "figure-logic", "--data", data, "--threads", 1, "--out", tmp_path / "out"]
+    done = onlstm(*args)
+    assert done.code == 0, done.err
+    assert done.out.count("epoch  10") == 3
+    assert (tmp_path / "out" / "logic-rename" / "logic.svg").exists()
+    (tmp_path / "out" / "logic-rename" / "result.json").unlink()  # as if cut off before the end
+    again = onlstm(*args)
+    assert (again.code, again.out.count("done already")) == (0, 3)
+    page = (tmp_path / "out" / "figure-logic" / "figure-logic.md").read_text()
+    assert page in again.out
+    assert "## Logical inference" in page
+    assert "Shen et al. 2019 (Ordered Memory)" in page
+
+
+def test_the_report_knows_every_kind_of_page(tmp_path):
+    kinds = {plan(target, scale, tmp_path, tmp_path).kind for target in targets() for scale in SCALES}
+    assert kinds - {None} <= set(report._SECTIONS)
+    assert len(kinds) == 5
+
+
+def test_the_file_names_only_what_there_is():
+    described = yaml.safe_load((resources.files("onlstm.paper") / "reproduce.yaml").read_text("utf-8"))
+    used = {
+        name
+        for target in targets()
+        for scale in SCALES
+        for name in described["data"]
+        if f"{{{name}}}" in str(described[target][scale])
+    }
+    assert used == set(described["data"])

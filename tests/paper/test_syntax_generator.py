@@ -1,0 +1,424 @@
+"""Marvin & Linzen's pairs out of our templates, a user's own phenomena, pairs in files with all that may be wrong."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import onlstm.paper.syntax as package
+from onlstm.errors import UserError
+from onlstm.paper.syntax.generator import Item, generate, rows
+from onlstm.paper.syntax.loading import load
+from onlstm.paper.syntax.pairs import read_pairs
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "syneval"
+YAML = Path(package.__file__).parent / "marvin-linzen.yaml"
+
+GERMAN = """\
+features:
+  n: [sg, pl]
+  m: [sg, pl]
+  g: [masc, fem, neut]
+lexicon:
+  person: [der/die Koch/Köche, die/die Köchin/Köchinnen]
+  verb: [schläft/schlafen, singt/singen]
+  article: [der/die/das]
+  thing: [Tisch/-/-, -/Lampe/-, -/-/Buch]
+  with: [neben, mit]
+templates:
+  agreement:
+    condition: n_subject_m_attractor
+    grammatical: person[n] with[] person2[m] verb[n]
+    ungrammatical: person[n] with[] person2[m] verb[!n]
+  gender:
+    grammatical: article[g] thing[g] ist neu
+    ungrammatical: article[!g] thing[g] ist neu
+"""
+TINY = """\
+features: {n: [one, many]}
+lexicon: {noun: [cat/cats, owl/owls], verb: [naps/nap, is/are up], kind: [big, old]}
+templates:
+  plain: {grammatical: "noun[n] verb[n]", ungrammatical: "noun[n] verb[!n]"}
+"""
+
+
+def own(folder, text, name="mine.yaml"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def written(folder, name, *lines):
+    path = folder / name
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    return path
+
+
+def with_defects(path):
+    found = []
+    return list(read_pairs(path, found.append)), found
+
+
+@pytest.fixture(scope="module")
+def items():
+    return list(generate())
+
+
+@pytest.mark.data
+def test_the_pairs_are_those_of_the_data(items):
+    archive = SHARED / "syneval-data.zip"
+    if not archive.exists():
+        pytest.skip("no ../shared/data/syneval")
+    ours = {name: set[Item]() for name in Counter(item.template for item in items)}
+    for item in items:
+        ours[item.template].add(item)
+    theirs = {}
+    with zipfile.ZipFile(archive) as opened:
+        for name in filter(lambda name: name.endswith(".tsv"), opened.namelist()):
+            lines = [line.split("\t") for line in opened.read(name).decode().splitlines()[1:]]
+            theirs[Path(name).stem] = {Item(template, case, tuple(rest)) for template, case, *rest in lines}
+    assert ours == theirs
+    assert len(ours) == 22
+    assert sum(map(len, ours.values())) == len(items) == 158_084
+
+
+@pytest.mark.data
+def test_the_reader_finds_the_same_pairs_in_the_folder(items):
+    if not SHARED.exists():
+        pytest.skip("no ../shared/data/syneval")
+    found, defects = with_defects(SHARED)  # the zip in it, and a table of counts that holds no pairs
+    assert Counter(found) == Counter(items)
+    assert len(defects) == 1
+    assert "counts.tsv:1: the file has no header" in defects[0]
+
+
+def test_the_counts_of_the_paper_s_version():
+    found = list(generate(lexicon="emnlp2018"))
+    counts = Counter(item.template for item in found)
+    pooled = [sum(counts[name] for name in row.templates) for row in rows()]
+    short = [140, 1680, 840, 22400, 22400, 280, 3360, 264, 264, 264]
+    assert pooled == [*short, 400, 22400, 11200, 22400, 22400, 22400, 10560, 10560, 10560]
+    texts = [item.sentences[0] for item in found if item.template == "npi_across_anim"]
+    for words, noun in [("security guards", "guards"), ("taxi drivers", "drivers")]:
+        assert sum(words in text for text in texts) == sum(noun in text for text in texts) == len(texts) // 10
+
+
+def test_pairs_are_distinct_and_minimal(items):
+    assert len(set(items)) == len(items)
+    for item in items[::7]:
+        good, *others = (sentence.split() for sentence in item.sentences)
+        assert [sum(a != b for a, b in zip(good, other, strict=True)) for other in others] in ([1], [1, 1], [2, 1])
+
+
+def test_rows_are_those_of_the_paper(items):
+    assert [row.number for row in rows()] == [*range(1, 20)]
+    assert [row.group for row in rows()] == ["short-term"] * 10 + ["long-term"] * 9
+    assert {row.phenomenon for row in rows()} == {
+        "Subject-verb agreement",
+        "Reflexive anaphora",
+        "Negative polarity items",
+    }
+    assert Counter(name for row in rows() if row.compare == (0, -1) for name in row.templates) == Counter(
+        {item.template for item in items}
+    )
+    triples = [row for row in rows() if row.phenomenon.startswith("Neg")]
+    assert [row.compare for row in triples] == [(0, 1), (1, -1), (0, -1)] * 2
+    assert triples[0].name == "Simple (grammatical vs. intrusive)"
+    assert triples[0].templates == ("simple_npi_anim", "simple_npi_inanim")
+
+
+def test_the_data_are_short_and_hold_no_sentence(items):
+    text = YAML.read_text()
+    assert len(text.splitlines()) <= 400
+    assert "MIT" in text.split("features:")[0]
+    assert not any(sentence in text for item in items[::500] for sentence in item.sentences)
+
+
+def test_no_torch_is_imported():
+    code = "import sys, onlstm.paper.syntax.pairs; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_known_words_only(items):
+    names = {"simple_agrmt", "long_vp_coord", "prep_inanim", "subj_rel", "simple_npi_anim"}
+    spec = replace(load(), templates=tuple(each for each in load().templates if each.name in names))
+    some = [item for item in items if item.template in names]
+    every = {word for item in some for sentence in item.sentences for word in sentence.split()}
+    assert list(generate(spec, known=every)) == some
+    left = list(generate(spec, known=list(every - {"laugh", "guards", "twenty", "most", "loves"})))
+    gone = {"laugh", "laughs", "guard", "guards", "twenty", "most", "no", "loves", "love"}  # with all their forms
+    assert left == [item for item in some if not gone & set(" ".join(item.sentences).split())]
+    assert Counter(item.template for item in left)["simple_agrmt"] == 10 * 6 * 2
+    assert list(generate(known=())) == []
+
+
+def test_a_language_of_one_s_own_in_twenty_lines(tmp_path):
+    assert len(GERMAN.splitlines()) <= 20
+    found = list(generate(own(tmp_path, GERMAN)))
+    agreement = [item for item in found if item.template == "agreement"]
+    assert len(agreement) == 4 * 2 * 2 * 2  # numbers, ordered couples, prepositions, verbs
+    assert agreement[0] == Item(
+        "agreement",
+        "sg_subject_sg_attractor",
+        ("der Koch neben die Köchin schläft", "der Koch neben die Köchin schlafen"),
+    )
+    assert [(item.condition, *item.sentences) for item in found if item.template == "gender"] == [
+        ("masc", "der Tisch ist neu", "die Tisch ist neu"),
+        ("masc", "der Tisch ist neu", "das Tisch ist neu"),
+        ("fem", "die Lampe ist neu", "der Lampe ist neu"),
+        ("fem", "die Lampe ist neu", "das Lampe ist neu"),
+        ("neut", "das Buch ist neu", "der Buch ist neu"),
+        ("neut", "das Buch ist neu", "die Buch ist neu"),
+    ]
+    assert [(row.number, row.name, row.templates) for row in rows(tmp_path / "mine.yaml")] == [
+        (1, "agreement", ("agreement",)),
+        (2, "gender", ("gender",)),
+    ]
+
+
+def test_forms_that_are_the_same_make_no_pair_and_none_comes_twice(tmp_path):
+    text = TINY.replace("cat/cats", "sheep/sheep").replace("is/are up", "slept/slept").replace("naps/nap", "a/b")
+    found = list(generate(own(tmp_path, text)))
+    assert [item.sentences for item in found] == [
+        ("sheep a", "sheep b"),
+        ("owl a", "owl b"),
+        ("sheep b", "sheep a"),
+        ("owls b", "owls a"),
+    ]
+    text = TINY.replace("[one, many]", "[one, two, many]").replace("cat/cats, owl/owls", "fox/foxes/foxes")
+    found = list(generate(own(tmp_path, text.replace("naps/nap, is/are up", "yes/no/no"))))
+    assert [(item.condition, *item.sentences) for item in found] == [
+        ("one", "fox yes", "fox no"),
+        ("two", "foxes no", "foxes yes"),
+        ("many", "foxes no", "foxes yes"),
+    ]
+
+
+def test_a_final_period_is_left_to_the_scorer(tmp_path):
+    plain = list(generate(own(tmp_path, TINY)))
+    assert (
+        list(generate(own(tmp_path, TINY.replace('verb[n]"', 'verb[n] ."').replace('verb[!n]"', 'verb[!n] ."'))))
+        == plain
+    )
+
+
+def test_a_triple_has_three_rows(tmp_path):
+    text = TINY.replace('{grammatical: "noun[n]', '{intrusive: "noun[n] kind[] verb[n]", grammatical: "noun[n]')
+    spec = load(own(tmp_path, text))
+    assert [row.compare for row in spec.rows] == [(0, 1), (1, -1), (0, -1)]
+    assert next(generate(spec)).sentences == ("cat naps", "cat big naps", "cat nap")
+
+
+WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
+
+
+@given(st.integers(2, 3), WORDS, WORDS)
+def test_all_of_a_small_template_by_hand(tmp_path_factory, size, nouns, verbs):
+    marks = "xyz"[:size]
+    spec = {
+        "features": {"f": list(marks)},
+        "lexicon": {
+            "noun": ["/".join(noun + mark for mark in marks) for noun in nouns],
+            "verb": ["/".join(verb + mark for mark in marks) for verb in verbs],
+        },
+        "templates": {"t": {"grammatical": "the noun[f] verb[f]", "ungrammatical": "the noun[f] verb[!f]"}},
+    }
+    found = generate(own(tmp_path_factory.mktemp("spec"), json.dumps(spec)))
+    assert {(item.condition, *item.sentences) for item in found} == {
+        (mark, f"the {noun}{mark} {verb}{mark}", f"the {noun}{mark} {verb}{other}")
+        for noun, verb, mark, other in product(nouns, verbs, marks, marks)
+        if mark != other
+    }
+
+
+MISTAKES = [
+    ("features:", "feature:", "feature: no such key; did you mean features?"),
+    ("{n: [one, many]}", "{n: [one]}", "features.n: two values or more"),
+    ("{n: [one, many]}", "{n: one}", "features.n: two values or more"),
+    ("{n: [one, many]}", "{a_n: [one, many]}", "features.a_n: a name has no blanks"),
+    ("{n: [one, many]}", "{n: [one, many], m: [many, one]}", "features.m: many has another place"),
+    ("{n: [one, many]}", "{n: [one, many], one: [a, b]}", "features.one: both a feature and a value"),
+    ("{n: [one, many]}", "{m: [x, y]}", "templates.plain: noun[n]: no feature n; there are m, x, y"),
+    ("cat/cats", "cat/cats/cattery", "templates.plain: noun[n]: cat/cats/cattery has 3 forms; n needs 2"),
+    ("cat/cats", "cat/", "lexicon.noun: cat/: as many forms in each word"),
+    ("is/are up", "is/are up/down/out", "lexicon.verb: is/are up/down/out: as many forms in each word"),
+    ("[cat/cats, owl/owls]", "cat/cats", "lexicon.noun: words are needed"),
+    ("cat/cats", "cat: cats", "lexicon.noun: words are needed"),
+    ("naps/nap, is/are up", "nap, up", "templates.plain: verb[!n]: no verb has another form"),
+    ("verb[!n]", "vreb[!n]", "templates.plain.ungrammatical: vreb[!n]: vreb is not in lexicon; did you mean verb?"),
+    ("verb[!n]", "verb[]", "templates.plain: verb[]: naps/nap has 2 forms; say for which feature"),
+    ("verb[!n]", "verb[!one]", "templates.plain: verb[!one]: no feature one"),
+    ("verb[!n]", "verb[!]", "templates.plain: verb[!]: no feature"),
+    ("verb[!n]", "verb[n", "templates.plain.ungrammatical: verb[n: brackets follow a kind"),
+    ("verb[!n]", "verb", "templates.plain.ungrammatical: verb is a kind of words: write verb[n]"),
+    ("verb[!n]", "verb2[!n] verb3[n]", "templates.plain: verb[n]: too few of verb"),
+    ("verb[!n]", "verb[n]", "templates.plain: two of its sentences are the same"),
+    ("ungrammatical", "ungramatical", "templates.plain.ungramatical: no such key; did you mean ungrammatical?"),
+    ("ungrammatical", "intrusive", "templates.plain: no ungrammatical sentence"),
+    ('"noun[n] verb[!n]"', "[noun]", "templates.plain.ungrammatical: one line of text"),
+    ("templates:", "rows:\n  plain: x\ntemplates:", "rows.plain: entries are needed"),
+    ("templates:", "rows: {a: {b: {c: [plane]}}}\ntemplates:", "rows.a.b.c: no template plane; did you mean plain?"),
+    ("templates:", "rows: {a: {b: {c: [plain, intrusive > ungrammatical]}}}\ntemplates:", "plain has no intrusive"),
+    ("templates:", "rows: {a: {b: {c: [plain, good > bad]}}}\ntemplates:", "rows.a.b.c: good > bad: two of"),
+    ("templates:", "lexicons: {other: {nuon: [a/b]}}\ntemplates:", "lexicons.other.nuon: not in lexicon; did you mean"),
+    ("templates:", "lexicons: {other: {noun: [a/b/c]}}\ntemplates:", "noun[n]: a/b/c has 3 forms; n needs 2"),
+    ("templates:", "lexicon: {}\ntemplates:", "mine.yaml:3: not YAML: lexicon stands here twice"),
+    ("features:", "\tfeatures: {", "mine.yaml:1: not YAML: "),
+    ("features:", "? [a, b]\n: c\nfeatures:", "mine.yaml:1: not YAML: found unhashable key"),
+    ('"noun[n] verb[n]"', "noun[n] verb[n]", "texts with [ or : may need quotes"),
+    (TINY[TINY.index("  plain") :], "  {}", "templates: entries are needed"),
+    (TINY, "", "mine.yaml: entries are needed"),
+    (TINY[TINY.index("templates") :], "", "templates: entries are needed, such as mine: {grammatical"),
+    (TINY[TINY.index("lexicon") :], "", "lexicon: entries are needed, such as noun: [dog/dogs"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISTAKES)
+def test_a_mistake_is_told_in_one_line(tmp_path, old, new, message):
+    assert old in TINY
+    path = own(tmp_path, TINY.replace(old, new))
+    with pytest.raises(UserError) as error:
+        generate(path)
+    told = str(error.value)
+    assert told.startswith(str(path))
+    assert message in told
+    assert "\n" not in told
+
+
+def test_files_and_lexicons_that_are_not_there(tmp_path):
+    with pytest.raises(UserError, match=r"cannot read .*none\.yaml: No such file"):
+        generate(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes("é".encode("latin-1"))
+    with pytest.raises(UserError, match=r"cannot read .*latin\.yaml: not UTF-8"):
+        generate(tmp_path / "latin.yaml")
+    with pytest.raises(UserError, match=r"no lexicon 'emnlp'; there is emnlp2018"):
+        generate(lexicon="emnlp")
+    with pytest.raises(UserError, match="there is none but its own"):
+        generate(own(tmp_path, TINY), lexicon="x")
+
+
+NO_HEADER = "the file has no header with grammatical, ungrammatical"
+HEADER = "template\tcondition\tgrammatical\tungrammatical"
+
+
+def test_a_table_with_all_that_may_be_wrong(tmp_path):
+    path = written(
+        tmp_path,
+        "owls.tsv",
+        "\ufeff" + HEADER + "\r",
+        "t\ta\tthe  owl naps .\tthe owl nap.\r",
+        "t\tb\tthe owl naps\tthe owl naps",
+        "",
+        "t\tb\tthe owl naps",
+        "t\tb\t\tthe owl naps",
+        "t\tb\tthe owl \udcff naps\tthe owl nap",
+        "t\tb\tx\ty\tz",
+        "\t\tan owl sits\tan owl sit",
+    )
+    found, defects = with_defects(path)
+    assert found == [
+        Item("t", "a", ("the owl naps", "the owl nap")),
+        Item("t", "b", ("the owl naps", "the owl naps")),
+        Item("owls", "", ("an owl sits", "an owl sit")),
+    ]
+    assert defects == [
+        f"{path}:3: identical sentences, a tie",
+        f"{path}:5: 3 fields, but the header has 4; left out",
+        f"{path}:6: no text in grammatical; left out",
+        f"{path}:7: not UTF-8; left out",
+        f"{path}:8: 5 fields, but the header has 4; left out",
+    ]
+
+
+def test_json_lines_with_all_that_may_be_wrong(tmp_path):
+    path = written(
+        tmp_path,
+        "owls.jsonl",
+        '{"grammatical": "an owl sits", "ungrammatical": "an owl sit", "condition": 3}',
+        '{"grammatical": "an owl sits", ',
+        '["grammatical"]',
+        '{"grammatical": "an owl sits", "ungrammatical": null}',
+        '{"grammatical": ["an", "owl"], "ungrammatical": "an owl sit"}',
+        '{"template": "npi", "grammatical": "no owl", "intrusive": "the owl", "ungrammatical": "an owl"}',
+        '{"template": "npi", "grammatical": "no owl", "ungrammatical": "an owl"}',
+        '{"template": "npi", "grammatical": "no owl", "intrusive": "no owl", "ungrammatical": "an owl"}',
+        "[" * 100_000,
+        '{"template": "\\ud800", "grammatical": "no owl", "ungrammatical": "an owl"}',
+    )
+    found, defects = with_defects(path)
+    assert found == [
+        Item("owls", "3", ("an owl sits", "an owl sit")),
+        Item("npi", "", ("no owl", "the owl", "an owl")),
+        Item("npi", "", ("no owl", "no owl", "an owl")),
+    ]
+    assert defects == [
+        f"{path}:2: broken JSON; left out",
+        f"{path}:3: no JSON object; left out",
+        f"{path}:4: no text in ungrammatical; left out",
+        f"{path}:5: no text in grammatical; left out",
+        f"{path}:7: 2 sentences, but npi began with 3; left out",
+        f"{path}:8: identical sentences, a tie",
+        f"{path}:9: broken JSON; left out",
+        f"{path}:10: half a character (\\ud…); left out",
+    ]
+
+
+def test_folders_and_zips_and_columns_in_another_order(tmp_path):
+    inner = tmp_path / "deep"
+    inner.mkdir()
+    written(inner, "b.tsv", "ungrammatical\tgrammatical\tintrusive\tnote", "an owl\tno owl\tthe owl\tx")
+    written(tmp_path, "a.jsonl", '{"grammatical": "an owl sits", "ungrammatical": "an owl sit"}')
+    written(tmp_path, "none.tsv", "t\tb\tthe owl naps\tthe owl nap")
+    written(tmp_path, ".hidden.tsv", "x")
+    written(tmp_path, "README.md", "x")
+    expected = [Item("a", "", ("an owl sits", "an owl sit")), Item("b", "", ("no owl", "the owl", "an owl"))]
+    found, defects = with_defects(tmp_path)
+    assert found == expected
+    assert defects == [f"{tmp_path / 'none.tsv'}:1: {NO_HEADER}; left out"]
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        for file in sorted(tmp_path.rglob("*.*")):
+            if file != archive:
+                opened.write(file, file.relative_to(tmp_path))
+    found, defects = with_defects(archive)
+    assert found == expected
+    assert defects == [f"{archive}/none.tsv:1: {NO_HEADER}; left out"]
+    plain = written(tmp_path, "pairs.txt", '{"grammatical": "an owl sits", "ungrammatical": "an owl sit"}')
+    assert with_defects(plain) == ([Item("pairs", "", ("an owl sits", "an owl sit"))], [])
+
+
+def test_a_damaged_member_does_not_stop_the_others(tmp_path):
+    archive = tmp_path / "pairs.zip"
+    row = "t\tc\tan owl sits\tan owl sit"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("a.tsv", f"{HEADER}\n{row}")
+        opened.writestr("b.tsv", f"{HEADER}\n{row}")
+    data = archive.read_bytes()
+    archive.write_bytes(data.replace(b"an owl sits", b"an owl sat!", 1))
+    found, defects = with_defects(archive)
+    assert found[-1] == Item("t", "c", ("an owl sits", "an owl sit"))
+    assert len(defects) == 1
+    assert "a.tsv:" in defects[0]
+    assert "cannot be read" in defects[0]
+
+
+def test_no_pairs_at_all(tmp_path, caplog):
+    written(tmp_path, "damaged.zip", "x")
+    for name, message in [("none.tsv", "No such file"), ("damaged.zip", "not a zip file")]:
+        with pytest.raises(UserError, match=message):
+            list(read_pairs(tmp_path / name))
+    (tmp_path / "damaged.zip").unlink()
+    with pytest.raises(UserError, match="no pairs in it; a TSV with the header"):
+        list(read_pairs(tmp_path))
+    path = written(tmp_path, "a.tsv", "a,b")
+    with pytest.raises(UserError, match="no pairs in it"):
+        list(read_pairs(path))
+    assert f"{path}:1: {NO_HEADER}" in caplog.text
