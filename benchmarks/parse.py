@@ -30,7 +30,8 @@ from typing import Any
 import torch
 
 from onlstm import files
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from onlstm.trees import Tree, tree_from_distances

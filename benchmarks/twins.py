@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from onlstm.layer import ONLSTM
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.text.tokenizer import Tokenizer
 
 

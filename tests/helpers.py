@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from onlstm.cli import main
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 
 
 def random_model(tokenizer, dtype=torch.float32, *, spread=0.7, seed=0, **options) -> LanguageModel:

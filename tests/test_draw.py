@@ -306,7 +306,8 @@ def command(capsys, monkeypatch):
 def run(tmp_path_factory):
     import torch
 
-    from onlstm.lm.model import LanguageModel, LMConfig
+    from onlstm.lm.config import LMConfig
+    from onlstm.lm.model import LanguageModel
     from onlstm.text.tokenizer import Tokenizer
 
     torch.manual_seed(0)

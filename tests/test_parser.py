@@ -11,7 +11,8 @@ from torch import nn
 
 from onlstm import parser as parsing
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.parser import Parse, Parser
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees.decode import tree_from_distances

@@ -5,7 +5,7 @@ import yaml
 
 from onlstm import recipe
 from onlstm.errors import UserError
-from onlstm.lm.model import LMConfig
+from onlstm.lm.config import LMConfig
 from onlstm.train.config import TrainConfig
 
 

@@ -1,5 +1,22 @@
-"""The one exception for a user's mistake: anybody may raise it; the command line prints it and exits with 2."""
+"""The one exception for a user's mistake, which the command line prints before it exits with 2; and two checks."""
+
+import difflib
+from collections.abc import Collection
 
 
 class UserError(Exception):
-    """Something the user can mend; the message names the file, line or option and the way out."""
+    """A mistake the user can mend; the message names the file, line or setting and the way out."""
+
+
+def nearest(name: str, known: Collection[str], prefix: str = "") -> str:
+    """Return a hint at the known name that is most like `name`, or at all of them."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {prefix}{near[0]}?" if near else "there are " + ", ".join(prefix + k for k in known)
+
+
+def at_least(settings: object, prefix: str, **limits: float) -> None:
+    """Raise a `UserError` for the first field of `settings` that is below its limit, or no number."""
+    for name, limit in limits.items():
+        value = getattr(settings, name)
+        if not value >= limit:
+            raise UserError(f"{prefix}{name} {value}: at least {limit:g} is needed")

@@ -135,7 +135,7 @@ def inspect(
         sentence: the one in the pictures, from 1; lines without words do not count.
         limit: read so many sentences at most.
 
-    >>> from onlstm.lm.model import LMConfig
+    >>> from onlstm.lm.config import LMConfig
     >>> from onlstm.text.tokenizer import Tokenizer
     >>> config = LMConfig(vocab_size=5, embedding_size=4, hidden_size=8, chunk_size=2)
     >>> new = LanguageModel(config, Tokenizer.of_words(["dogs", "bark", "loudly"], "generic"))

@@ -74,7 +74,7 @@ class Parser:
             with LSTM layers, "lstm": 1 - the mean of its forget gate (Dyer et al. 2019).
         words_at_once: bounds the memory, also for a single long sentence; it changes nothing but speed.
 
-    >>> from onlstm.lm.model import LMConfig
+    >>> from onlstm.lm.config import LMConfig
     >>> from onlstm.text.tokenizer import Tokenizer
     >>> config = LMConfig(vocab_size=5, embedding_size=4, hidden_size=8, chunk_size=2)
     >>> parser = Parser(LanguageModel(config, Tokenizer.of_words(["dogs", "bark", "loudly"], "generic")))
@@ -149,7 +149,7 @@ class Parser:
 
         All layers of the model come from one pass, whichever the parser makes its trees of.
 
-        >>> from onlstm.lm.model import LMConfig
+        >>> from onlstm.lm.config import LMConfig
         >>> from onlstm.text.tokenizer import Tokenizer
         >>> config = LMConfig(vocab_size=4, embedding_size=4, hidden_size=8, chunk_size=2)
         >>> parser = Parser(LanguageModel(config, Tokenizer.of_words(["dogs", "bark"])))

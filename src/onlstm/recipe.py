@@ -9,11 +9,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from onlstm.errors import UserError
-from onlstm.settings import at_least, build, from_yaml, nearest, typed
+from onlstm.errors import UserError, at_least, nearest
+from onlstm.settings import build, from_yaml, typed
 
 if TYPE_CHECKING:
-    from onlstm.lm.model import LMConfig
+    from onlstm.lm.config import LMConfig
     from onlstm.train.config import TrainConfig
 
 
@@ -99,7 +99,7 @@ def read(name: str) -> dict[str, Any]:
 
 def resolve(plain: Mapping[Any, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
     """Return the recipe of plain data, with overrides {"model": {"hidden_size": 650}} on top."""
-    from onlstm.lm.model import LMConfig
+    from onlstm.lm.config import LMConfig
     from onlstm.train.config import TrainConfig
 
     parts: dict[str, type] = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}

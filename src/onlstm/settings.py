@@ -3,14 +3,13 @@
 Used for recipes and for the configuration in a model's folder.
 """
 
-import difflib
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, nearest
 
 T = TypeVar("T")
 
@@ -37,12 +36,6 @@ def from_yaml(text: str, file: str, loader: Any = yaml.SafeLoader) -> Any:
         raise UserError(f"{file}:{line}: not YAML: {getattr(error, 'problem', error)}") from None
 
 
-def nearest(name: str, known: Collection[str], prefix: str = "") -> str:
-    """Return a hint at the known name that is most like `name`, or at all of them."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {prefix}{near[0]}?" if near else "there are " + ", ".join(prefix + k for k in known)
-
-
 def typed(kind: Any, value: Any, name: str) -> Any:
     """Return `value`, which may be a string from the command line, as the type of a field."""
     given = value
@@ -67,14 +60,6 @@ def typed(kind: Any, value: Any, name: str) -> Any:
         elif type(value) is choice:
             return value
     raise UserError(f"{name} {given}: {' or '.join(map(_wanted, choices))} is needed")
-
-
-def at_least(settings: object, prefix: str, **limits: float) -> None:
-    """Raise a `UserError` for the first field of `settings` that is below its limit, or no number."""
-    for name, limit in limits.items():
-        value = getattr(settings, name)
-        if not value >= limit:
-            raise UserError(f"{prefix}{name} {value}: at least {limit:g} is needed")
 
 
 def _wanted(choice: Any) -> str:

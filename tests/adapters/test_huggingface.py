@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
 from onlstm.text.tokenizer import PROFILES, Tokenizer
 

@@ -11,7 +11,8 @@ import torch
 from small_runs import sentences
 
 from helpers import onlstm
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 
 SETTINGS = {
     "recipe": "tiny",

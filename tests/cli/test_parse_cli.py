@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 import onlstm.cli.parse  # noqa: F401  (registers the command)
 from onlstm.cli import main
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.parser import Parser
 from onlstm.shards import Shard
 from onlstm.text.tokenizer import Tokenizer

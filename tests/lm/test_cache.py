@@ -14,8 +14,9 @@ from onlstm.errors import UserError
 from onlstm.lm import cache as pointer
 from onlstm.lm import dynamic
 from onlstm.lm.cache import cache_log_probs, evaluate_with_cache, tune_cache
+from onlstm.lm.config import LMConfig
 from onlstm.lm.dynamic import evaluate_dynamic, tune_dynamic
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.text.tokenizer import Tokenizer
 

@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from onlstm.errors import UserError
+from onlstm.lm.config import LMConfig
 from onlstm.lm.import_original import read_checkpoint, to_onlstm
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 
 # Stand-ins with the names and attributes of the original's classes, and none of its code.
 SOURCES = {

@@ -10,8 +10,9 @@ import torch
 from torch.nn import functional as F
 
 from onlstm.errors import UserError
+from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.softmax import word_log_probs
 from onlstm.text.tokenizer import Tokenizer
 

@@ -9,7 +9,8 @@ import pytest
 
 from helpers import onlstm, random_model
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.paper import report
 from onlstm.paper.parsing.evaluate import Request, run
 from onlstm.paper.parsing.sentences import overlap, readings

@@ -5,7 +5,8 @@ import random
 import numpy as np
 import torch
 
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.train.config import TrainConfig
 

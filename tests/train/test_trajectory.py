@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from onlstm import cell
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.train.config import TrainConfig

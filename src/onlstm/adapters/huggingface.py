@@ -38,9 +38,10 @@ from transformers import (
 from transformers.utils.generic import ModelOutput
 
 from onlstm.errors import UserError
+from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 from onlstm.lm.folder import TOKENIZER
-from onlstm.lm.model import LanguageModel, LMConfig, States
+from onlstm.lm.model import LanguageModel, States
 from onlstm.lm.softmax import FullSoftmax
 from onlstm.models import locate
 from onlstm.settings import build

@@ -17,7 +17,7 @@ from onlstm.models import is_run
 if TYPE_CHECKING:
     from onlstm.draw import Item
     from onlstm.inspect import Inspection, Picture, Spread
-    from onlstm.lm.model import LMConfig
+    from onlstm.lm.config import LMConfig
 
 _BARS, _SHADES = " ▁▂▃▄▅▆▇█", " ░▒▓█"
 _COLUMNS = 25

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from onlstm import __version__, files
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.models import locate, names
 from onlstm.settings import build
 from onlstm.text.tokenizer import Tokenizer

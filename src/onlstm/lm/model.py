@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,94 +17,15 @@ from onlstm._layout import State
 from onlstm.cell import Distances
 from onlstm.errors import UserError
 from onlstm.layer import ONLSTM
+from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import LSTM, Masks
 from onlstm.lm.softmax import AdaptiveSoftmax, FullSoftmax, Head, MixtureSoftmax
-from onlstm.settings import at_least
 
 if TYPE_CHECKING:
     from onlstm.lm.score import SentenceScore
 
 States = tuple[State, ...]
 """One (h, c) of (1, B, H) for each layer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LMConfig:
-    """The shape of a `LanguageModel` and its regularisers; the defaults are the paper's for the Penn Treebank."""
-
-    vocab_size: int = 0
-    """Words, `<unk>` and `<eos>` among them; a `LanguageModel` needs some."""
-    rnn: Literal["onlstm", "lstm"] = "onlstm"
-    """The layers; everything else is the same."""
-    embedding_size: int = 400
-    """Size of the input embeddings."""
-    hidden_size: int | tuple[int, ...] = 1150
-    """Neurons of a layer (with `tied`, the last has embedding_size), or of each layer."""
-    num_layers: int = 3
-    """Number of layers, if hidden_size is one number."""
-    chunk_size: int = 10
-    """Neurons that share an entry of the master gates; not for `rnn: lstm`."""
-    tied: bool = True
-    """Input and output embeddings are the same."""
-    softmax: Literal["full", "bfloat16", "adaptive"] = "full"
-    """`bfloat16`: full, but training rounds factors to save time; `adaptive`: for large vocabularies, never tied."""
-    mos: int = 0
-    """Mix so many softmaxes (the table's AWD-LSTM-MoS has 15); 0: a plain one."""
-    free_last_chunk: bool = False
-    """Mend the paper's dead last chunk."""
-    init_range: float = 0.1
-    """Embeddings start from U(±init_range); Adam leaves the first plateau sooner from a larger one."""
-    dropout_embedding: float = 0.1
-    """Share of the words dropped from a step's input."""
-    dropout_input: float = 0.5
-    """Dropout of the embedded words, the same at all times."""
-    dropout_hidden: float = 0.3
-    """Dropout between layers, the same at all times."""
-    dropout_output: float = 0.45
-    """Dropout of the last layer's output, the same at all times."""
-    dropout_mos: float = 0.29
-    """Dropout of the contexts of a mixture of softmaxes."""
-    weight_dropout: float = 0.45
-    """Drop-connect on the recurrent weights."""
-    weight_dropout_scale: Literal["inverted", "original"] = "original"
-    """`original`: evaluation scales the weights down; `inverted`: training scales them up."""
-    parse_layer: int = 0
-    """The layer, from 1, that trees are made of unless another is asked for; 0: the middle one."""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.hidden_size, int):
-            object.__setattr__(self, "hidden_size", tuple(self.hidden_size))
-            object.__setattr__(self, "num_layers", len(self.sizes))
-        at_least(self, "model.", vocab_size=0, embedding_size=1, num_layers=1, chunk_size=1, mos=0, init_range=0)
-        if not 0 <= self.parse_layer <= self.num_layers:
-            raise UserError(
-                f"model.parse_layer {self.parse_layer}: the layers are 1 to {self.num_layers}; 0: the middle"
-            )
-        if min(self.sizes) < 1:
-            raise UserError(f"model.hidden_size {self.hidden_size}: every layer needs at least 1 neuron")
-        for name in (n for n in self.__dataclass_fields__ if "dropout" in n and not n.endswith("scale")):
-            p = getattr(self, name)
-            if not 0 <= p < 1:
-                raise UserError(f"model.{name} {p}: a number from 0 to less than 1 is needed")
-        if self.rnn == "onlstm":
-            _check_chunk(self.sizes, self.chunk_size)
-        if self.softmax == "adaptive" and (self.tied or self.mos):
-            raise UserError("model.softmax adaptive: not with tied embeddings or mos; say tied: false, mos: 0")
-        if self.softmax == "bfloat16" and self.mos:
-            raise UserError("model.softmax bfloat16: not with mos; say softmax: full")
-        if self.tied and not self.mos and self.sizes[-1] != self.embedding_size:
-            raise UserError(
-                f"model.tied: the last layer has {self.sizes[-1]} neurons, the embedding {self.embedding_size}; "
-                "make them equal, or say tied: false"
-            )
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The number of neurons of every layer."""
-        if isinstance(self.hidden_size, tuple):
-            return self.hidden_size
-        last = self.embedding_size if self.tied and not self.mos else self.hidden_size
-        return (self.hidden_size,) * (self.num_layers - 1) + (last,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,13 +184,3 @@ def _head(config: LMConfig) -> Head:
     if config.mos:
         return MixtureSoftmax(last, config.embedding_size, config.vocab_size, config.mos, config.dropout_mos)
     return FullSoftmax(last, config.vocab_size, narrow=config.softmax == "bfloat16")
-
-
-def _check_chunk(sizes: tuple[int, ...], chunk: int) -> None:
-    works = [c for c in range(1, min(sizes)) if not any(size % c for size in sizes)]
-    if chunk not in works:
-        near = [*[c for c in works if c < chunk][-1:], *[c for c in works if c > chunk][:1]]
-        raise UserError(
-            f"model.chunk_size {chunk}: layers of {', '.join(map(str, sizes))} neurons need a common proper divisor; "
-            f"nearest that work: {', '.join(map(str, near))}"
-        )

@@ -70,7 +70,7 @@ def sentence_log_probs(
         at_once: prefixes in a batch.
         on_progress: called with the numbers of prefixes that have been run and of all.
 
-    >>> from onlstm.lm.model import LMConfig
+    >>> from onlstm.lm.config import LMConfig
     >>> from onlstm.text.tokenizer import Tokenizer
     >>> config = LMConfig(vocab_size=5, embedding_size=4, hidden_size=8, chunk_size=2)
     >>> model = LanguageModel(config, Tokenizer.of_words(["dogs", "cats", "bark"]))

@@ -70,7 +70,7 @@ def score(
 
     Sentences of like length are computed together; `tokens_at_once` bounds the memory, also for a single long one.
 
-    >>> from onlstm.lm.model import LMConfig
+    >>> from onlstm.lm.config import LMConfig
     >>> from onlstm.text.tokenizer import Tokenizer
     >>> config = LMConfig(vocab_size=4, embedding_size=4, hidden_size=8, chunk_size=2)
     >>> model = LanguageModel(config, Tokenizer.of_words(["dogs", "bark"]))

@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 
 from onlstm.errors import UserError
+from onlstm.lm.config import LMConfig
 from onlstm.lm.import_original import read_checkpoint, to_onlstm
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.text.sources import find_sources, read_lines
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
 

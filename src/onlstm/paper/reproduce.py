@@ -14,9 +14,8 @@ from typing import Any
 import yaml
 
 from onlstm import files
-from onlstm.errors import UserError
+from onlstm.errors import UserError, nearest
 from onlstm.paper import report
-from onlstm.settings import nearest
 
 
 @dataclass(frozen=True, kw_only=True)

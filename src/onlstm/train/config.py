@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from onlstm.errors import UserError
-from onlstm.settings import at_least
+from onlstm.errors import UserError, at_least
 
 
 @dataclass(frozen=True, kw_only=True)

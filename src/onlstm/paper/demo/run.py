@@ -23,7 +23,8 @@ import torch
 
 from onlstm import files
 from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, LMConfig
+from onlstm.lm.config import LMConfig
+from onlstm.lm.model import LanguageModel
 from onlstm.paper.demo.grammar import Grammar
 from onlstm.paper.demo.page import DECODER, LAYER, RULE, Demo, page
 from onlstm.paper.parsing.rows import Forest, baselines, forests, rows, untrained

@@ -27,11 +27,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least, nearest
 from onlstm.kernels import ops
 from onlstm.layer import ONLSTM
 from onlstm.paper.logic.formulas import VOCABULARY
-from onlstm.settings import at_least, nearest
 
 State = tuple[Tensor, Tensor]
 _CUTS = (3, 5, 7)

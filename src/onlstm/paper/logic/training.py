@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least
 from onlstm.paper.logic import classifier
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.formulas import VARIABLES, VOCABULARY
-from onlstm.settings import at_least
 from onlstm.train import loop
 
 _POOL = 64

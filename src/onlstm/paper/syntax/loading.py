@@ -12,9 +12,8 @@ from typing import Any
 
 import yaml
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, nearest
 from onlstm.paper.syntax.spec import PLACES, SENTENCES, Forms, Lexicon, Row, Slot, Spec, Template, rows_of
-from onlstm.settings import nearest
 
 _KEYS = ("features", "lexicon", "lexicons", "templates", "rows")
 _SLOT = re.compile(r"([^\s\[\]]+)\[(!?)([^\s\[\]!]*)\]")

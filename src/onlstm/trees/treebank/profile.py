@@ -16,8 +16,8 @@ from typing import Any, Literal, get_type_hints
 
 import yaml
 
-from onlstm.errors import UserError
-from onlstm.settings import from_yaml, nearest, typed
+from onlstm.errors import UserError, nearest
+from onlstm.settings import from_yaml, typed
 
 Patterns = tuple[str, ...]
 Role = Literal["word", "punctuation", "null", "markup"]
