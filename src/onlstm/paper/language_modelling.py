@@ -21,7 +21,7 @@ from onlstm.errors import UserError
 from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
-from onlstm.paper import results
+from onlstm.paper import results_old as results
 from onlstm.recipe import Recipe
 from onlstm.text import corpus as text
 from onlstm.text.sources import text_files

@@ -1,58 +1,168 @@
-"""The file that a command's result is kept in; `onlstm report` makes RESULTS.md out of such files."""
+"""Result files: what a command measured, with the command, the machine and the versions it was measured by.
+
+On disk a result is one flat JSON object: the fields of `Origin` and those of the content, a frozen dataclass that the
+experiment defines. `plain` and `typed` are the only place where dataclasses become JSON data and come back.
+"""
 
 import json
 import os
 import platform
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from onlstm import __version__, files
-from onlstm.lm.model import LanguageModel
+from onlstm.errors import UserError
 
-_VERSION = 1
+if TYPE_CHECKING:
+    from onlstm.lm.model import LanguageModel
+
+FORMAT_VERSION = 1
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """How a result came about."""
+
+    kind: str
+    name: str
+    command: str
+    versions: Mapping[str, str]
+    seed: int | None = None
+    seconds: float
+    threads: int
+    machine: str
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What identifies a model in a result."""
+
+    path: str
+    name: str
+    rnn: str
+    sizes: Sequence[int]
+    """Of the embedding and of every layer."""
+    parameters: int
+    valid_perplexity: float | None = None
+    test_perplexity: float | None = None
+
+    @classmethod
+    def of(cls, run: Path, model: "LanguageModel") -> "Model":
+        """Return the facts of a run's model; its name and perplexities if RUN/result.json is there."""
+        try:
+            trained = json.loads((run / "result.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            trained = {"name": run.name, "numbers": {}}
+        return cls(
+            path=str(run),
+            name=trained["name"],
+            rnn=model.config.rnn,
+            sizes=[model.config.embedding_size, *model.config.sizes],
+            parameters=sum(p.numel() for p in model.parameters()),
+            valid_perplexity=trained["numbers"].get("valid_perplexity"),
+            test_perplexity=trained["numbers"].get("test_perplexity"),
+        )
 
 
 def save(
-    path: Path, *, kind: str, name: str, command: str, seed: int | None, seconds: float, **found: Any
-) -> dict[str, Any]:
-    """Write what was found, with the command, versions and machine that it was found by, and return it all."""
-    whole = {
-        "format_version": _VERSION,
-        "kind": kind,
-        "name": name,
-        "command": command,
-        "versions": {"onlstm": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        "seed": seed,
-        "seconds": seconds,
-        "threads": torch.get_num_threads(),
-        "machine": _machine(),
-        **found,
-        "notes": [],
-    }
-    files.write(path, files.json_text(whole) + "\n")
-    return whole
+    path: Path, *, kind: str, content: object, command: str, seed: int | None, seconds: float, name: str = ""
+) -> Origin:
+    """Write a result file and return its origin; fields of the content that are None are left out."""
+    import torch
+
+    origin = Origin(
+        kind=kind,
+        name=name or path.stem,
+        command=command,
+        versions={"onlstm": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        seed=seed,
+        seconds=seconds,
+        threads=torch.get_num_threads(),
+        machine=_machine(),
+    )
+    head = {key: value for key, value in plain(origin).items() if key != "notes"}
+    record = {"format_version": FORMAT_VERSION} | head | plain(content) | {"notes": []}
+    files.write(path, files.json_text(record) + "\n")
+    return origin
 
 
-def model_facts(run: Path, model: LanguageModel) -> dict[str, Any]:
-    """Return what identifies a run's model; its name and perplexities if RUN/result.json is there."""
+def read(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a result file; a broken or foreign one is the user's mistake."""
     try:
-        trained = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        trained = {"name": run.name, "numbers": {}}
-    return {
-        "path": str(run),
-        "name": trained["name"],
-        "rnn": model.config.rnn,
-        "sizes": [model.config.embedding_size, *model.config.sizes],
-        "parameters": sum(p.numel() for p in model.parameters()),
-        **{key: value for key, value in trained["numbers"].items() if key.endswith("_perplexity")},
-    }
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not JSON ({error}); copy the run's result.json again") from None
+    version = record.get("format_version") if isinstance(record, dict) else None
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: format_version {version} is not {FORMAT_VERSION}; is it a result.json of a run?")
+    return dict(record)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON data: dataclasses become objects, sequences lists, numbers that are not finite null."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def typed(kind: type[Content], data: Any, where: str) -> Content:
+    """Return the dataclass `kind` made of JSON data, which may hold more; or a `UserError` that names the key.
+
+    >>> typed(Model, {"path": "a", "name": "a", "rnn": "lstm", "sizes": [8, 8]}, "a.json")
+    Traceback (most recent call last):
+    onlstm.errors.UserError: a.json: parameters is missing
+    """
+    if not isinstance(data, Mapping):
+        raise UserError(f"{where}: an object is needed, not {json.dumps(data):.40}")
+    hints, values = get_type_hints(kind), {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        if data.get(field.name) is None and (field.default is not MISSING or field.default_factory is not MISSING):
+            continue
+        if field.name not in data:
+            raise UserError(f"{where}: {field.name} is missing")
+        values[field.name] = _value(hints[field.name], data[field.name], f"{where}: {field.name}")
+    return kind(**values)
+
+
+def _value(hint: Any, data: Any, where: str) -> Any:
+    """Return JSON data as a value of the type `hint`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any or (origin is Literal and data in arguments):
+        return data
+    if origin in (Union, types.UnionType):
+        for choice in arguments:
+            try:
+                return _value(choice, data, where)
+            except UserError as error:
+                problem = error
+        raise problem
+    if is_dataclass(hint):
+        return typed(hint, data, where)  # type: ignore[arg-type]
+    if origin and issubclass(origin, Mapping) and isinstance(data, Mapping):
+        return {key: _value(arguments[1], item, f"{where}.{key}") for key, item in data.items()}
+    if origin and issubclass(origin, Sequence) and isinstance(data, list):
+        members = arguments if origin is tuple and arguments[-1] is not ... else arguments[:1] * len(data)
+        items = [
+            _value(member, item, f"{where}[{k}]") for k, (member, item) in enumerate(zip(members, data, strict=False))
+        ]
+        return tuple(items) if origin is tuple else items
+    kinds = {float: (int, float), type(None): (type(None),)}.get(hint, hint if isinstance(hint, type) else ())
+    if not isinstance(data, kinds) or (isinstance(data, bool) and hint is not bool):
+        raise UserError(f"{where}: {getattr(hint, '__name__', hint)} is needed, not {json.dumps(data):.40}")
+    return data
 
 
 def _machine() -> str:
-    """Return the processor's name and how many cores there are."""
+    """Return the processor's name and the number of cores."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -16,7 +16,7 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.paper.parsing.rows import Decoding, Forest, Layers, Row, agreed, baselines, forests, rows, untrained
 from onlstm.paper.parsing.sentences import Reading, given_trees, is_penn, overlap, readings
-from onlstm.paper.results import model_facts, save
+from onlstm.paper.results_old import model_facts, save
 from onlstm.parser import Distance, Parser, layer_numbers
 from onlstm.trees.f1 import RULES
 from onlstm.trees.treebank import MAPPINGS, Split, Treebank, read_treebank

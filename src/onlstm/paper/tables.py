@@ -1,0 +1,77 @@
+"""Tables: built once from typed rows, printed as text by a command and as Markdown by a page."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+NONE = "–"
+"""A cell without a value."""
+_NUMBER = re.compile(r"[-+<]*\d|–$|inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A head and rows of cells; a row of a single cell is a heading that spans the table.
+
+    >>> print(Table(head=["system", "F1"], rows=[["ours", "51.8"], ["right-branching", "40.2"]]).text())
+    system             F1
+    ours             51.8
+    right-branching  40.2
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def text(self) -> str:
+        """Return aligned lines for a terminal."""
+        widths, right = self._columns([list(row) for row in (self.head, *self.rows)])
+        lines = []
+        for row in (self.head, *self.rows):
+            cells = row if len(row) == 1 else map(_padded, row, widths, right)
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+    def markdown(self) -> str:
+        """Return a Markdown table that is aligned as plain text too."""
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in (self.head, *self.rows)]
+        widths, right = self._columns(cells)
+        rules = ["-" * (max(3, width) - 1) + (":" if side else "-") for width, side in zip(widths, right, strict=True)]
+        rows = [[*row, *[""] * (len(self.head) - len(row))] for row in (cells[0], rules, *cells[1:])]
+        widths = [max(3, width) for width in widths]
+        return "\n".join(f"| {' | '.join(map(_padded, row, widths, right))} |" for row in rows)
+
+    def _columns(self, cells: Sequence[Sequence[str]]) -> tuple[list[int], list[bool]]:
+        """Return each column's width, and whether its cells are all numbers and go to the right."""
+        full = [row for row in cells if len(row) == len(self.head)]
+        columns = list(zip(*full, strict=True))
+        right = [any(column[1:]) and all(not cell or _NUMBER.match(cell) for cell in column[1:]) for column in columns]
+        return [max(map(cell_len, column)) for column in columns], right
+
+
+def _padded(cell: str, width: int, right: bool) -> str:
+    space = " " * (width - cell_len(cell))
+    return space + cell if right else cell + space
+
+
+def number(value: float | None, digits: int = 1, unit: str = "") -> str:
+    """Return a number for a cell.
+
+    >>> number(51.84), number(None), number(3.2, 0, "%")
+    ('51.8', '–', '3%')
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    return f"{value:.{digits}f}{unit}" if abs(value) < 1e6 else f"{value:.1e}{unit}"
+
+
+def network(rnn: str, sizes: Sequence[int]) -> str:
+    """Return the kind and the sizes of a network.
+
+    >>> network("onlstm", [256, 400, 256])
+    'ON-LSTM 256→400→256'
+    """
+    name = {"onlstm": "ON-LSTM", "lstm": "LSTM"}.get(rnn, rnn)
+    return f"{name} {'→'.join(map(str, sizes))}".rstrip()
