@@ -15,7 +15,8 @@ import torch
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm import folder as store
-from onlstm.paper import report, results
+from onlstm.paper import report
+from onlstm.paper import results_old as results
 from onlstm.paper.logic import classifier
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.data import Data, Say, Source, by_length, majority
