@@ -1,21 +1,15 @@
-"""Files that nobody ever sees half of (a temporary name beside the target, then a rename), packed files, and JSON."""
+"""Files that nobody ever sees half of (a temporary name beside the target, then a rename), and JSON."""
 
-import bz2
-import gzip
 import json
-import lzma
 import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from onlstm.errors import UserError
-
-_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open, b"BZh": bz2.open}
 
 
 def json_text(value: object) -> str:
@@ -29,13 +23,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def unpacked(file: BufferedReader) -> BinaryIO:
-    """Return the file, decompressed if it is packed; that is told by its first bytes, not by its name."""
-    head = file.peek(6)
-    found: list[BinaryIO] = [unpack(file) for magic, unpack in _PACKED.items() if head.startswith(magic)]
-    return found[0] if found else file
 
 
 def clear_halves(folder: Path, *names: str) -> None:

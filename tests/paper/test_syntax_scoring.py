@@ -319,9 +319,9 @@ def test_a_zip_and_the_folder_it_was_unpacked_to_count_once(tmp_path, bench, fol
     assert found["paradigms"][:2] == alone["paradigms"]
     assert [each["uid"] for each in found["paradigms"]] == ["p1", "p2", "p3"]
     assert [each for each in said if ".zip" in each] == [
+        f"cannot read {bench}/c.zip: File is not a zip file; left out",
         f"{bench}/a.zip/blimp/p2.jsonl: the same as {bench}/p2.jsonl; left out",
         f"{bench}/b.zip/blimp/p2.jsonl: the same as {bench}/p2.jsonl; left out",
-        f"cannot read {bench}/c.zip: File is not a zip file; left out",
     ]
 
 

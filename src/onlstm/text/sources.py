@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from onlstm import files
+from onlstm.archive import unpacked
 from onlstm.errors import UserError
 from onlstm.text.tokenizer import UNK, Tokenizer, alone, pieces, words_of
 
@@ -253,7 +253,7 @@ def _opened(path: str | Path, stack: ExitStack) -> BinaryIO:
     raw: Any = sys.stdin.buffer if str(path) == "-" else stack.enter_context(io.FileIO(path))
     file = io.BufferedReader(raw)
     stack.callback(file.detach)  # so that the standard input stays open
-    return files.unpacked(file)
+    return unpacked(file)
 
 
 def _blocks(file: BinaryIO, name: str, broken: list[str] | None) -> Iterator[list[str]]:

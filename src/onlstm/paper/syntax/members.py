@@ -6,18 +6,15 @@ same are reported and stay: a pair of them is a tie.
 
 import json
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from onlstm import archive
 from onlstm.errors import UserError
 
 Say = Callable[[str], object]
 """Is told of defects, a line each."""
-
-_UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class Line(NamedTuple):
@@ -34,25 +31,13 @@ class Line(NamedTuple):
 
 
 def members(path: Path, suffixes: Sequence[str], say: Say) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of each file that ends so, in a folder or a zip, by name; or of the one file.
+    """Yield the place and bytes of each file that ends so, in a folder or an archive, by name; or of the one file."""
 
-    Hidden files do not count. Zips in a folder are read after its files; of files that are the same by name and
-    content the first counts.
-    """
-    try:
-        if path.is_dir():
-            yield from _in_folder(path, suffixes, say)
-        elif path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                for name in sorted(name for name in archive.namelist() if _counts(PurePath(name), suffixes)):
-                    try:
-                        yield f"{path}/{name}", archive.read(name)
-                    except _UNREADABLE as error:
-                        say(f"{path}/{name}: cannot be read ({error}); left out")
-        else:
-            yield str(path), path.read_bytes()
-    except _UNREADABLE as error:
-        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    def select(names: list[str]) -> list[str]:
+        return [name for name in names if PurePath(name).suffix.lower() in suffixes]
+
+    for member in archive.members(path, select, lambda line: say(f"{line}; left out")):
+        yield member.place, member.data
 
 
 def read_lines(
@@ -82,27 +67,6 @@ def read_lines(
             yield Line(place, PurePath(name).stem, record, sentences)
     if not found:
         raise UserError(f"{path}: no pairs in it; {layout} are needed, or a folder or zip of such files")
-
-
-def _in_folder(folder: Path, suffixes: Sequence[str], say: Say) -> Iterator[tuple[str, bytes]]:
-    inside = [path for path in folder.rglob("*") if _counts(path.relative_to(folder), [*suffixes, ".zip"])]
-    seen = dict[tuple[str, int], str]()
-    for _, file in sorted((path.suffix.lower() == ".zip", path) for path in inside if path.is_file()):
-        try:
-            for name, data in members(file, suffixes, say):
-                key = PurePath(name).name, hash(data)
-                if key in seen:
-                    say(f"{name}: the same as {seen[key]}; left out")
-                    continue
-                seen[key] = name
-                yield name, data
-        except UserError as error:
-            say(f"{error}; left out")
-
-
-def _counts(name: PurePath, suffixes: Sequence[str]) -> bool:
-    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
-    return not hidden and name.suffix.lower() in suffixes
 
 
 def _records(data: bytes, needed: Sequence[str], table: bool) -> Iterator[tuple[int, dict[str, Any] | str]]:

@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal, TextIO
 
+from onlstm.archive import unpacked
 from onlstm.errors import UserError
-from onlstm.files import unpacked
 from onlstm.trees.tree import TreebankError
 from onlstm.trees.treebank.profile import Profile, matcher
 
