@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from onlstm.cli import main
+from onlstm.cli.main import main
 
 results = Path(__file__).parent / "results"
 results.mkdir(exist_ok=True)

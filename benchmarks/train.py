@@ -30,12 +30,13 @@ GEMMS = ("onlstm_cpu::scan", "onlstm_cpu::scan_backward", "aten::mm", "aten::add
 
 def trainer(name: str = "ptb-paper", **model: object) -> Trainer:
     """A trainer with the settings of a recipe and invented text."""
-    chosen = recipe.resolve(recipe.read(name), {"model": model, "train": {"vary_bptt": False}})
+    chosen = recipe.Recipe.of(recipe.read(name))
     torch.manual_seed(0)
     words = chosen.text.vocab_size or WORDS
     ids = np.random.default_rng(0).integers(0, words, 200_000).astype(np.uint16)
-    network = LanguageModel(replace(chosen.model, vocab_size=words))
-    return Trainer(network, ids, ids, chosen.train, Path(tempfile.mkdtemp()))
+    network = LanguageModel(replace(chosen.model, **model, vocab_size=words))
+    train = replace(chosen.train, vary_bptt=False)
+    return Trainer(network, ids, ids, train, Path(tempfile.mkdtemp()))
 
 
 def seconds(run: Trainer) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from onlstm.cli import main
+from onlstm.cli.main import main
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 

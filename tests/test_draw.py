@@ -288,7 +288,7 @@ def test_notebooks_show_the_picture():
 def command(capsys, monkeypatch):
     """Run the command in this process; returns its exit code, stdout and stderr."""
     import onlstm.cli.pictures  # noqa: F401
-    from onlstm.cli import main
+    from onlstm.cli.main import main
 
     def run(*args):
         monkeypatch.setattr(sys, "argv", ["onlstm", "draw", *map(str, args)])
@@ -319,7 +319,7 @@ def run(tmp_path_factory):
 
 
 def test_brackets_are_drawn_without_torch(tmp_path):
-    code = "import sys, onlstm.cli.pictures\nfrom onlstm.cli import main\nmain()\nsys.exit('torch' in sys.modules)"
+    code = "import sys, onlstm.cli.pictures\nfrom onlstm.cli.main import main\nmain()\nsys.exit('torch' in sys.modules)"
     out = tmp_path / "owl.svg"
     arguments = [sys.executable, "-c", code, "draw", "-", "--out", str(out)]
     done = subprocess.run(arguments, input="(a\n(b c))\n( d e )\n", capture_output=True, text=True, check=False)

@@ -195,7 +195,7 @@ def test_what_is_in_the_box_is_small_and_says_how_far_to_trust_it(folder):
     assert "\n" not in store.read_config(folder)["trust"]
     tree = Parser.load(folder.name).parse("The cat that the dogs chased was tired.").tree
     assert tree.words == ("The", "cat", "that", "the", "dogs", "chased", "was", "tired")
-    trained = recipe.resolve(recipe.read(folder.name))
+    trained = recipe.Recipe.of(recipe.read(folder.name))
     words = {"vocab_size": trained.text.vocab_size}
     assert store.read_config(folder)["model"] == asdict(replace(trained.model, **words)) | {"parse_layer": 2}
 

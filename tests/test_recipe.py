@@ -1,23 +1,46 @@
-"""Recipes: what comes with the package, overrides by type, and mistakes that name the nearest key."""
+"""Recipes: what comes with the package, options on top of them, and mistakes that name the nearest key."""
 
 import pytest
 import yaml
 
+from helpers import onlstm
 from onlstm import recipe
+from onlstm.cli.main import app, joined, load_commands
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
+from onlstm.recipe import Recipe
 from onlstm.train.config import TrainConfig
 
 
+def settings(*words: str) -> dict:
+    """The arguments that `onlstm train` is called with."""
+    load_commands()
+    _, bound, _ = app.parse_args(list(joined(["train", "text.txt", *words])), exit_on_error=False, print_error=False)
+    return bound.arguments
+
+
+def refused(*words: object) -> str:
+    ended = onlstm("train", "text.txt", *words)
+    assert (ended.code, ended.out) == (2, "")
+    return ended.err.strip()
+
+
 @pytest.mark.parametrize("name", recipe.names())
-def test_every_recipe_resolves_and_says_what_it_is(name):
-    found = recipe.resolve(recipe.read(name))
-    assert found.about
-    assert found.source
-    assert found.expected
-    assert found.command.startswith("onlstm train ")
-    assert f"--recipe {name}" in found.command
-    assert recipe.resolve(yaml.safe_load(yaml.safe_dump(found.settings()))) == found
+def test_every_recipe_says_what_it_is_and_comes_back_from_its_settings(name):
+    loaded = Recipe.of(recipe.read(name))
+    assert all((loaded.about, loaded.source, loaded.expected))
+    assert loaded.command.startswith("onlstm train ")
+    assert f"--recipe {name}" in loaded.command
+    assert Recipe.of(yaml.safe_load(yaml.safe_dump(loaded.settings()))) == loaded
+
+
+@pytest.mark.parametrize("name", recipe.names())
+def test_the_command_line_reads_a_recipe_as_the_library_does(name):
+    arguments, loaded = settings("--recipe", name), Recipe.of(recipe.read(name))
+    assert arguments["text"] == loaded.text
+    assert arguments["model"] == loaded.model
+    assert arguments["train"] == loaded.train
+    assert arguments["seed"] == loaded.seed
 
 
 def test_the_recipes_are_there():
@@ -26,82 +49,72 @@ def test_the_recipes_are_there():
 
 
 def test_ptb_paper_is_the_default_of_the_configurations():
-    found = recipe.resolve(recipe.read("ptb-paper"))
-    assert found.model == LMConfig()
-    assert found.train == TrainConfig()
-    assert found.seed == 141
+    loaded = Recipe.of(recipe.read("ptb-paper"))
+    assert loaded.model == LMConfig()
+    assert loaded.train == TrainConfig()
+    assert loaded.seed == 141
 
 
 def test_the_syneval_network_is_untied_two_layers_of_650():
-    found = recipe.resolve(recipe.read("syneval-paper")).model
-    assert (found.embedding_size, found.sizes, found.tied) == (200, (650, 650), False)
+    model = Recipe.of(recipe.read("syneval-paper")).model
+    assert (model.embedding_size, model.sizes, model.tied) == (200, (650, 650), False)
 
 
-def test_overrides_take_strings_of_the_command_line():
-    over = {
-        "model": {"hidden-size": "640", "tied": "false", "dropout_input": "0"},
-        "train": {"lr": "1e-3", "optimizer": "adamw", "averaging": "none"},
-        "text": {"vocab-size": "null", "profile": "ptb-en"},
-        "seed": "7",
-    }
-    found = recipe.resolve(recipe.read("quick"), over)
-    assert (found.model.hidden_size, found.model.tied, found.model.dropout_input) == (640, False, 0.0)
-    assert (found.train.lr, found.train.optimizer) == (0.001, "adamw")
-    assert (found.text.vocab_size, found.text.profile, found.seed) == (None, "ptb-en", 7)
-    sizes = recipe.resolve(recipe.read("quick"), {"model": {"hidden-size": "[24, 16, 256]"}}).model.sizes
-    assert sizes == (24, 16, 256)
+def test_options_stand_above_the_recipe_and_have_their_types():
+    options = "--model.hidden-size 640 --model.tied false --model.dropout_input 0 --train.lr 1e-3 --seed 7"
+    options += " --train.optimizer adamw --train.averaging none --text.vocab-size null --text.profile ptb-en"
+    arguments = settings(*options.split())
+    model, train, text = arguments["model"], arguments["train"], arguments["text"]
+    assert (model.hidden_size, model.tied, model.dropout_input) == (640, False, 0.0)
+    assert (train.lr, train.optimizer) == (0.001, "adamw")
+    assert (text.vocab_size, text.profile, arguments["seed"]) == (None, "ptb-en", 7)
+    assert settings("--model.hidden-size", "[24, 16, 256]")["model"].sizes == (24, 16, 256)
+    assert settings("--model.hidden-size=400", "--model.embedding-size=400")["model"].sizes == (400, 400, 400)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    ("options", "message"),
     [
-        ({"model": {"hiden-size": "3"}}, "model.hiden_size: no such setting; did you mean model.hidden_size?"),
-        ({"train": {"learning_rate": "3"}}, "train.learning_rate: no such setting; there are train.epochs"),
-        ({"modle": {"x": "3"}}, "modle: no such setting; did you mean model?"),
-        ({"model": {"vocab-size": "3"}}, "model.vocab_size: comes from the text; say text.vocab_size"),
-        ({"train": {"epochs": "many"}}, "train.epochs many: a whole number is needed"),
-        ({"train": {"epochs": "2.5"}}, "train.epochs 2.5: a whole number is needed"),
-        ({"train": {"lr": "true"}}, "train.lr true: a number is needed"),
-        ({"model": {"tied": "1"}}, "model.tied 1: true or false is needed"),
-        ({"model": {"rnn": "gru"}}, "model.rnn gru: one of onlstm, lstm is needed"),
-        ({"model": {"hidden_size": "[1, a]"}}, "a whole number or a list [1150, 1150, 400] is needed"),
-        ({"seed": "x"}, "seed x: a whole number is needed"),
-        ({"train": {"epochs": "0"}}, "train.epochs 0: at least 1"),
-        ({"train": {"clip": "-1"}}, "train.clip -1.0: at least 0"),
-        ({"train": {"patience": "-3"}}, "train.patience -3: at least 0"),
-        ({"train": {"lr": "["}}, "train.lr [: a number is needed"),
-        ({"train": {"lr": "nan"}}, "train.lr nan: a number above 0 is needed"),
-        ({"model": {"init_range": "-1"}}, "model.init_range -1.0: at least 0"),
-        ({"model": {"mos": "-1"}}, "model.mos -1: at least 0"),
-        ({"model": "3"}, "model 3: settings are needed, such as model.vocab_size"),
-        ({"name": {"x": "1"}}, "name {'x': '1'}: a word is needed"),
-        ({"seed": "99999999999999999999999"}, "seed 99999999999999999999999: from 0 to less than 2**63"),
-        ({"text": {"min_count": "0"}}, "text.min_count 0: at least 1"),
+        ("--model.hiden-size 3", "Did you mean --model.hidden-size?"),
+        ("--train.learning_rate 3", "Unknown option: --train.learning_rate=3."),
+        ("--modle.x 3", "Unknown option: --modle.x=3."),
+        ("--model.hidden-size big", 'Invalid value for --model.hidden-size: unable to convert "big"'),
+        ("--model.tied perhaps", 'Invalid value for --model.tied: unable to convert "perhaps" into bool.'),
+        ("--model.rnn gru", "Invalid value"),
+        ("--train.lr fast", 'Invalid value for --train.lr: unable to convert "fast" into float.'),
+        ("--train.lr 0", "train.lr 0.0: a number above 0 is needed"),
+        ("--train.lr nan", "train.lr nan: a number above 0 is needed"),
+        ("--train.epochs 0", "train.epochs 0: at least 1 is needed"),
+        ("--model.chunk-size 7", "nearest that work: 4, 8"),
+        ("--model.dropout-input 1", "model.dropout_input 1.0: a number from 0 to less than 1 is needed"),
+        ("--model.vocab-size 5", "model.vocab_size: comes from the text; set text.vocab_size"),
+        ("--text.min-count 0", "text.min_count 0: at least 1 is needed"),
+        ("--seed -1", "seed -1: a number from 0 to below 2**63 is needed"),
+        ("--recipe quik", "recipe quik: no such recipe; did you mean quick?"),
+        ("--recipe nowhere.yaml", "recipe nowhere.yaml: cannot be read (No such file or directory)"),
     ],
 )
-def test_mistakes_are_named(overrides, message):
-    with pytest.raises(UserError) as caught:
-        recipe.resolve(recipe.read("quick"), overrides)
-    assert message in str(caught.value)
+def test_a_mistake_in_an_option_is_named(options, message):
+    assert message in refused(*options.split())
 
 
-def test_a_file_may_be_a_recipe_and_may_be_broken(tmp_path):
-    good = tmp_path / "mine.yaml"
-    good.write_text("text: {}\nmodel: {rnn: lstm}\ntrain: {epochs: 2}\n")
-    found = recipe.resolve(recipe.read(str(good)))
-    assert (found.name, found.model.rnn, found.train.epochs) == ("mine", "lstm", 2)
-    good.write_text("text: {}\nmodel: {rnn: lstm\n")
-    with pytest.raises(UserError, match=r"mine.yaml:\d: not YAML"):
-        recipe.read(str(good))
-    for text, message in (("text: 5", "text 5: settings"), ("model: [1, 2]", "model"), ("1: 2", "1: no such setting")):
-        good.write_text(text)
-        with pytest.raises(UserError, match=message):
-            recipe.resolve(recipe.read(str(good)))
-    good.write_bytes(b"about: caf\xe9")
-    with pytest.raises(UserError, match="cannot be read"):
-        recipe.read(str(good))
-    good.write_text("just words")
-    with pytest.raises(UserError, match="a recipe has the keys"):
-        recipe.read(str(good))
-    with pytest.raises(UserError, match="no such file"):
-        recipe.read(str(tmp_path / "other.yaml"))
+def test_a_file_is_a_recipe_and_its_mistakes_are_named(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("model: {hidden_size: [8, 16], embedding_size: 16, chunk_size: 4}\ntrain: {epochs: 2}")
+    arguments = settings("--recipe", str(path))
+    assert (arguments["model"].sizes, arguments["train"].epochs) == ((8, 16), 2)
+    for content, message in [
+        ("model: [1\n", "mine.yaml:2: not YAML"),
+        ("- 1", "mine.yaml: a recipe has the keys text, model and train"),
+        ("model: {hiden_size: 8}", 'Unknown option: "[model][hiden_size]" from mine.yaml. Did you mean'),
+        ("model: {hidden_size: x}", "Invalid value for [model][hidden_size] from mine.yaml"),
+        ("model: 3", "model.vocab_size: comes from the text"),
+        ("train: {epochs: many}", "Invalid value for [train][epochs] from mine.yaml"),
+    ]:
+        path.write_text(content)
+        assert message in refused("--recipe", path)
+
+
+def test_a_recipe_of_plain_data_names_an_unknown_key():
+    with pytest.raises(UserError, match="hiden_size"):
+        Recipe.of({"name": "x", "model": {"hiden_size": 3}})

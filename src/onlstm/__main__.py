@@ -1,6 +1,6 @@
 """`python -m onlstm` is the `onlstm` command."""
 
-from onlstm.cli import main
+from onlstm.cli.main import main
 
 if __name__ == "__main__":
     main()

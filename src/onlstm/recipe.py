@@ -1,39 +1,17 @@
-"""Recipes: frozen settings <- a YAML file <- overrides. An unknown key is an error that names the nearest one.
-
-A recipe that comes with the package is named (`quick`); a name ending in .yaml is a file. Listing them loads no torch.
-"""
+"""Recipes: all settings of a run, in YAML files that come with the package or are the user's own. No torch here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from onlstm.errors import UserError, at_least, nearest
-from onlstm.settings import build, from_yaml, typed
+import yaml
 
-if TYPE_CHECKING:
-    from onlstm.lm.config import LMConfig
-    from onlstm.train.config import TrainConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextConfig:
-    """How text becomes words."""
-
-    profile: Literal["auto", "ptb-en", "generic", "pretokenized"] = "auto"
-    """Rules of tokenisation; auto looks at the text and says what it found."""
-    vocab_size: int | None = None
-    """Keep so many words, the most frequent ones; null: all."""
-    min_count: int = 1
-    """Keep words that occur at least so often."""
-    punctuation: bool = False
-    """Punctuation marks are words; with the profile generic."""
-    keep: str = ""
-    """Words, with blanks between them, to keep however rare they are."""
-
-    def __post_init__(self) -> None:
-        at_least(self, "text.", min_count=1, **({} if self.vocab_size is None else {"vocab_size": 2}))
+from onlstm.errors import UserError, nearest
+from onlstm.lm.config import LMConfig
+from onlstm.text.config import TextConfig
+from onlstm.train.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +21,7 @@ class Recipe:
     name: str
     """File name without .yaml."""
     about: str = ""
-    """One line: what it is for."""
+    """What it is for, in one line."""
     command: str = ""
     """The command that runs it."""
     expected: str = ""
@@ -51,18 +29,29 @@ class Recipe:
     source: str = ""
     """Where the settings come from."""
     seed: int = 0
-    """Of weights, dropout and window lengths."""
-    text: TextConfig
-    model: "LMConfig"
+    """Seed of the weights, of dropout and of window lengths."""
+    text: TextConfig = field(default_factory=TextConfig)
+    model: LMConfig = field(default_factory=LMConfig)
     """Its vocab_size is 0 until the text is known."""
-    train: "TrainConfig"
+    train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed {self.seed}: from 0 to less than 2**63 is needed")
+            raise UserError(f"seed {self.seed}: a number from 0 to below 2**63 is needed")
+        if self.model.vocab_size:
+            raise UserError("model.vocab_size: comes from the text; set text.vocab_size")
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe of plain data: of a file, or what `settings` returned."""
+        kinds = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}
+        try:
+            return cls(**{key: kinds[key](**value) if key in kinds else value for key, value in settings.items()})
+        except TypeError as error:
+            raise UserError(f"{settings.get('name', 'recipe')}: {error}") from None
 
     def settings(self) -> dict[str, Any]:
-        """Return everything as plain data, which `resolve` would read back to the same recipe."""
+        """Return everything as plain data, which `of` makes the same recipe of."""
         plain = asdict(self)
         del plain["model"]["vocab_size"]
         if isinstance(plain["model"]["hidden_size"], tuple):
@@ -78,44 +67,22 @@ def names() -> list[str]:
 
 
 def read(name: str) -> dict[str, Any]:
-    """Return a recipe's YAML as plain data."""
-    if name.endswith((".yaml", ".yml")):
-        path = Path(name)
-        if not path.is_file():
-            raise UserError(f"--recipe {name}: no such file")
+    """Return the YAML of a recipe as plain data: of one that comes with the package, or of a file NAME.yaml."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
         try:
-            text, name = path.read_text(encoding="utf-8"), path.stem
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"--recipe {name}: cannot be read ({error})") from None
+            raise UserError(f"recipe {name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     elif name in names():
         text = (resources.files("onlstm") / "recipes" / f"{name}.yaml").read_text()
     else:
-        raise UserError(f"--recipe {name}: no such recipe; {nearest(name, names())}")
-    found = from_yaml(text, f"{name}.yaml")
-    if not isinstance(found, dict):
-        raise UserError(f"{name}.yaml: a recipe has the keys text, model and train")
-    return {"name": name, **found}
-
-
-def resolve(plain: Mapping[Any, Any], overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """Return the recipe of plain data, with overrides {"model": {"hidden_size": 650}} on top."""
-    from onlstm.lm.config import LMConfig
-    from onlstm.train.config import TrainConfig
-
-    parts: dict[str, type] = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}
-    known = [f.name for f in fields(Recipe)]
-    values = dict(plain)
-    for key, value in (overrides or {}).items():
-        both = isinstance(value, Mapping) and isinstance(values.get(key), Mapping)
-        values[key] = _plain_keys(values[key]) | _plain_keys(value) if both else value
-    for key in values:
-        if key not in known:
-            raise UserError(f"{key}: no such setting; {nearest(str(key), known)}")
-    if isinstance(values.get("model"), Mapping) and "vocab_size" in _plain_keys(values["model"]):
-        raise UserError("model.vocab_size: comes from the text; say text.vocab_size")
-    top = {k: typed(int if k == "seed" else str, v, k) for k, v in values.items() if k not in parts}
-    return Recipe(**top, **{name: build(kind, values.get(name) or {}, name) for name, kind in parts.items()})
-
-
-def _plain_keys(values: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key).replace("-", "_"): value for key, value in values.items()}
+        raise UserError(f"recipe {name}: no such recipe; {nearest(name, names())}")
+    try:
+        settings = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
+        raise UserError(f"{name}:{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(settings, dict):
+        raise UserError(f"{name}: a recipe has the keys text, model and train")
+    return {"name": path.stem, **settings}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 import onlstm.cli.logic  # noqa: F401  (registers the command)
-from onlstm.cli import main
+from onlstm.cli.main import main
 
 COMMON = {"command", "version", "argv", "seed", "seconds"}
 ROW = {"seed", "epochs", "valid", "by_length", "n", "seconds_per_epoch"}

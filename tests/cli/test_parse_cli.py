@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import onlstm.cli.parse  # noqa: F401  (registers the command)
-from onlstm.cli import main
+from onlstm.cli.main import main
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
@@ -28,7 +28,7 @@ from onlstm.shards import Shard
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees import read_brackets
 
-COMMAND = [sys.executable, "-c", "import onlstm.cli.parse; from onlstm.cli import main; main()", "parse"]
+COMMAND = [sys.executable, "-c", "import onlstm.cli.parse; from onlstm.cli.main import main; main()", "parse"]
 LINES = ["The old cat saw a dog.", "", "Dog!", "… --", "A dog (that slept) saw the old cat, 3.5 times", "the zébra"]
 BAD = b"the cat\ncaf\xe9 dog\na \xef\xbf\xbd dog slept\n\n\xff\nthe old dog slept\n"
 

@@ -15,15 +15,14 @@ import pytest
 import yaml
 
 from helpers import onlstm
-from onlstm import cli  # noqa: F401  (registers the commands)
-from onlstm.cli.common import app
+from onlstm.cli.main import app, joined, load_commands
 from onlstm.paper import report
 from onlstm.paper.demo.grammar import Grammar
 from onlstm.paper.logic.generate import generate
 from onlstm.paper.report import published
 from onlstm.paper.reproduce import Step, plan, targets
-from onlstm.recipe import read, resolve
 
+load_commands()
 SCALES = ("small", "paper")
 
 
@@ -56,15 +55,13 @@ def test_every_line_is_a_command_with_a_recipe_and_a_place_for_its_result(target
     assert list(tmp_path.iterdir()) == []
     for line in done.out.splitlines():
         name, *words = shlex.split(line)
-        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        command, bound, _ = app.parse_args(list(joined(words)), exit_on_error=False, print_error=False)
         assert (name, command.__name__) == ("onlstm", words[0])
         assert bound.arguments["threads"] == 1
         step = Step(words=tuple(words))
         assert step.out is None or step.out.parts[0] == "o u t"
         if words[0] == "train":
-            settings = {"model": bound.arguments.get("settings", {}).get("model", {})}
-            recipe = resolve(read(bound.arguments["recipe"]), settings)
-            assert recipe.name.endswith(("paper", "paper-lstm")) == (scale == "paper")
+            assert bound.arguments["recipe"].endswith(("paper", "paper-lstm")) == (scale == "paper")
     assert "{" not in done.out
 
 
@@ -130,7 +127,7 @@ def begun(data, tmp_path_factory):
         said, errors = child.communicate()
     assert child.returncode == 130
     assert b"Traceback" not in errors
-    assert b"onlstm: stopped; the same command goes on from here\n" in errors
+    assert b"onlstm: stopped; the same command continues from here\n" in errors
     assert b"[2/2]" not in said
     assert not (out / "ptb-quick-onlstm" / "result.json").exists()
     return args
@@ -150,14 +147,14 @@ def test_an_interrupt_loses_nothing_and_the_end_is_tables_and_a_figure(begun, da
     assert "## Unsupervised parsing" not in page
     assert result["command"].startswith(f"onlstm train {data}/ptb-lm --recipe quick")
     again = onlstm("reproduce", "table1", *begun)
-    assert again.out.count("(done already)") == 2
+    assert again.out.count("(finished)") == 2
     assert page in again.out
     parsing = onlstm("reproduce", "table2", *begun, "--json")
     found = json.loads(parsing.out)
     assert (found["command"], found["target"], found["scale"]) == ("reproduce", "table2", "small")
     assert found["results"]["wsj-sample"]["treebank"]["sentences"] == 130
     assert len(found["published"]) == len(published())
-    assert parsing.err.count("(done already)") == 2
+    assert parsing.err.count("(finished)") == 2
     figure = onlstm("reproduce", "figure-a1", *begun)
     assert figure.code == 0, figure.err
     assert figure.out.count("\ngold\n") == 6
@@ -173,7 +170,7 @@ def test_the_figure_of_logic_from_pairs_to_page(data, tmp_path):
     assert (tmp_path / "out" / "logic-rename" / "logic.svg").exists()
     (tmp_path / "out" / "logic-rename" / "result.json").unlink()  # as if cut off before the end
     again = onlstm(*args)
-    assert (again.code, again.out.count("done already")) == (0, 3)
+    assert (again.code, again.out.count("finished")) == (0, 3)
     page = (tmp_path / "out" / "figure-logic" / "figure-logic.md").read_text()
     assert page in again.out
     assert "## Logical inference" in page

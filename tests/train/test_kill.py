@@ -13,7 +13,7 @@ from small_runs import sentences
 SLOW_WRITE = """
 import sys, time
 import torch
-from onlstm.cli import main
+from onlstm.cli.main import main
 
 save = torch.save
 def slowly(content, file):
@@ -26,7 +26,7 @@ def slowly(content, file):
 torch.save = slowly
 main()
 """
-PLAIN = "from onlstm.cli import main\nmain()"
+PLAIN = "from onlstm.cli.main import main\nmain()"
 SETTINGS = {
     "recipe": "tiny",
     "threads": 1,

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.common import Json, Threads, aligned, app, json_text, many, set_threads
+from onlstm.cli.console import Json, aligned, json_text, many
+from onlstm.cli.inputs import Threads, set_threads
+from onlstm.cli.main import app
 from onlstm.errors import UserError
 
 _RULES = "on-lstm, kim2019, kim2019-corpus, evalb, evalb-onlstm, punct, or all"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.common import Json, Threads, app, json_text, say, set_threads
-from onlstm.cli.parse import Words, lines_of, run_and_text
+from onlstm.cli.console import Json, json_text, say
+from onlstm.cli.inputs import Sentences, Threads, lines_of, run_and_text, set_threads
+from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.models import is_run
 
@@ -33,7 +34,7 @@ _TEXTS = {
 
 @app.command
 def inspect(
-    *words: Words,
+    *words: Sentences,
     sentence: Annotated[int, Parameter(help="The sentence to draw, from 1.")] = 1,
     layer: Annotated[
         str | None, Parameter(help="Layers to draw: 1, middle, last or 1,2,3 (default: the run's).")

@@ -6,15 +6,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from onlstm.cli.common import Json, Threads, aligned, app, json_text, many, say, set_threads
+from onlstm.cli.console import Json, Progress, aligned, json_text, many, say
+from onlstm.cli.inputs import Threads, set_threads
+from onlstm.cli.main import app
+from onlstm.cli.train import epochs_shown
 from onlstm.errors import UserError
-
-if TYPE_CHECKING:
-    from onlstm.cli.progress import TrainingProgress
 
 _OUT = Path("runs/logic")
 
@@ -101,8 +101,8 @@ def _train(
         resume=resume,
         command=" ".join(["onlstm", *sys.argv[1:]]),
     )
-    with _progress(sys.stderr if json else sys.stdout) as progress:
-        found = experiment.run(request, progress.say, lambda: [progress])
+    with Progress(stream=sys.stderr if json else sys.stdout) as progress:
+        found = experiment.run(request, progress.say, lambda: [epochs_shown(progress)])
     if isinstance(found, int):  # a signal
         sys.exit(128 + found)
     drawn = [out / "logic.svg"]
@@ -185,30 +185,3 @@ def _table(found: dict[str, Any]) -> Iterator[str]:
 def _cell(column: Any, statistic: Any, digits: int = 1) -> str:
     known = [value for value in column if not math.isnan(value)]
     return f"{statistic(known):.{digits}f}" if known else ""
-
-
-def _progress(stream: TextIO) -> "TrainingProgress":
-    from onlstm.cli.progress import TrainingProgress
-
-    class Accuracies(TrainingProgress):
-        """A bar or lines, of accuracies."""
-
-        def __call__(self, record: dict[str, Any]) -> None:
-            learnt = f"loss {record['train_loss']:.3f} accuracy {record['train_accuracy']:.1f}"
-            if record["event"] == "epoch":
-                best = "" if record["best_epoch"] == record["epoch"] else f"  (best: epoch {record['best_epoch']})"
-                self.say(
-                    f"epoch {record['epoch']:3}  train {learnt}  valid {record['valid_accuracy']:5.1f}  "
-                    f"{record['seconds']:7.0f} s{best}"
-                )
-                return
-            speed = self._rate(record)
-            self._bar.update(self._task, completed=record["done"], epoch=record["epoch"], speed=speed, loss=learnt)
-            if record["event"] == "step" and self._bar.disable:
-                left = record["seconds"] * (1 / record["done"] - 1) / 60
-                self.say(
-                    f"epoch {record['epoch']:3}  step {record['step']:6}  {learnt}  {speed:,.0f} tokens/s  "
-                    f"lr {record['lr']:.3g}  gradient {record['gradient_norm']:.3g}  {left:.0f} min left"
-                )
-
-    return Accuracies(stream)

@@ -1,37 +1,28 @@
 """The command parse."""
 
-import difflib
 import json as form
-import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.common import Threads, app, set_threads, sources
+from onlstm.cli.console import notice
+from onlstm.cli.inputs import Sentences, Threads, run_and_text, set_threads, texts, trust
+from onlstm.cli.main import app
 from onlstm.errors import UserError
-from onlstm.models import DEFAULT, is_run, locate, names
+from onlstm.models import locate
 
 if TYPE_CHECKING:
     from onlstm.parser import Parse, Parser
     from onlstm.shards import Lines
 
 Format = Literal["brackets", "json", "tree", "svg", "html", "latex"]
-Words = Annotated[
-    str,
-    Parameter(
-        name="[RUN] TEXT",
-        help=f"A run folder or {DEFAULT} (the default), if the first word names one; then sentences in quotes, files "
-        "(.txt, .gz, .xz) of a sentence a line, or - (the default).",
-    ),
-]
 Record = tuple["Parse", str]
 """A parse and why its line could not be read, if so."""
 
@@ -39,14 +30,13 @@ _SUFFIXES = {"brackets": "txt", "json": "jsonl", "tree": "txt", "svg": "svg", "h
 _FORMATS: dict[str, Format] = {".json": "json", ".jsonl": "json", ".svg": "svg", ".html": "html", ".tex": "latex"}
 _PACKED = (".gz", ".xz", ".bz2")
 _PATHS = (*_FORMATS, ".txt", *_PACKED)
-_NAMES = (*_PATHS, ".mrg", ".psd", ".xml", ".zip", ".tar", ".tgz", ".txz")
 _SHOWN, _SECONDS, _UNKNOWN = 5, 60, 0.3
 """Bad lines that are named; time between lines of progress; share of unknown words that is too much."""
 
 
 @app.command
 def parse(
-    *words: Words,
+    *words: Sentences,
     format: Annotated[Format | None, Parameter(help="Default: as --out ends; on a terminal tree; brackets.")] = None,
     layer: Annotated[
         str | None, Parameter(help="1, 2, middle, last; or 1,2: the average (default: the run's).")
@@ -83,7 +73,7 @@ def parse(
     kind = _format("json" if json else None, format, out)
     part = shards.Shard.of(shard) if shard else None
     run, text = run_and_text(words)
-    lines = shards.Lines([each for word in text for each in inputs(word)], stop=on_error == "stop")
+    lines = shards.Lines(texts(text), stop=on_error == "stop")
     if part and not lines.again:
         raise UserError("--shard: not with the standard input, which only one process can read; name files")
     folder, target = locate(run), _target(out, kind, part.file(_SUFFIXES[kind]) if part else None)
@@ -96,7 +86,7 @@ def parse(
         print(f"{target}: done already", file=sys.stderr)
         return
     if kind != "json":
-        say_trust(run)
+        notice(trust(run))
     if lines.typed:
         print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
     wanted = part.lines(lines.count()) if part else None
@@ -116,68 +106,6 @@ def _format(alias: Format | None, given: Format | None, out: Path | None) -> For
         raise UserError(f"--{alias} and --format {given}: choose one of them")
     by_name = _FORMATS.get(out.suffix.lower(), "brackets") if out else "tree" if sys.stdout.isatty() else "brackets"
     return alias or given or by_name
-
-
-def run_and_text(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the run that the first word names, else the default one, and the texts; none: the standard input."""
-    first, *rest = sources(*words) or ("-",)
-    if late := [word for word in rest if is_run(word)]:
-        raise UserError(f"{late[0]}: a run; name it first, before the text")
-    if is_run(first):
-        return first, tuple(rest) or ("-",)
-    if first in ("", "-") or exists(first) or any(map(str.isspace, first)):
-        return DEFAULT, (first, *rest)
-    parent = Path(first).parent
-    beside = map(str, parent.iterdir()) if exists(str(parent)) and parent.is_dir() else ()
-    near = difflib.get_close_matches(first, [*names(), *beside], n=1)
-    alone = "check the name" if _is_path(first) else f"for a sentence of one word, name the run too: {DEFAULT} {first}"
-    way = f"did you mean {near[0]}?" if near else alone
-    raise UserError(f"{first:.60}: no such run, file or folder; {way:.100}")
-
-
-def say_trust(run: str) -> None:
-    """Say on stderr how far to trust the run's trees, if its folder does."""
-    from onlstm.lm.folder import read_config
-
-    if line := read_config(locate(run)).get("trust"):
-        print(f"{Path(run).name}: {line}", file=sys.stderr)
-
-
-def inputs(word: str) -> "list[Path | str]":
-    """Return the files that a word of the command line names, or the word, if it is a sentence."""
-    from onlstm.text.sources import text_files
-
-    if word == "-" or exists(word):
-        return [*text_files([word])]
-    if _is_path(word):
-        raise UserError(f"{word}: no such file; check the name")
-    return [word]
-
-
-def _is_path(word: str) -> bool:
-    """Return whether it looks like the name of a file rather than a sentence, such as "he and/or she"."""
-    if any(map(str.isspace, word)):
-        return word.startswith("/") or ("/" in word and exists(word.rpartition("/")[0]))
-    return "/" in word or word.lower().endswith(_NAMES)
-
-
-def lines_of(words: Iterable[str]) -> Iterable[str]:
-    """Return the lines of files, of folders' files, of the standard input, of sentences: one after the other."""
-    from onlstm.text.sources import read_lines
-
-    def lines(each: Path | str) -> Iterable[str]:
-        if isinstance(each, Path):
-            return read_lines(each)
-        if any("\ud800" <= char <= "\udfff" for char in each):  # what Python makes of other bytes
-            raise UserError("the text is not UTF-8")
-        return each.splitlines() or [""]
-
-    return chain.from_iterable(map(lines, [each for word in words for each in inputs(word)]))
-
-
-def exists(name: str) -> bool:
-    """Return whether there is a file or folder of that name, which may be a sentence and too long for one."""
-    return os.path.exists(name)  # noqa: PTH110
 
 
 def _target(out: Path | None, kind: Format, part: str | None) -> Path | None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.common import Threads, app, set_threads, sources
-from onlstm.cli.parse import exists, inputs, say_trust
+from onlstm.cli.console import notice
+from onlstm.cli.inputs import Threads, exists, set_threads, sources, texts, trust
+from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.models import DEFAULT, is_run
 
@@ -131,7 +132,7 @@ def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
     from onlstm.parser import Parser
 
     model = LanguageModel.load(run)
-    say_trust(run)
+    notice(trust(run))
     gates: Any = "lstm" if model.config.rnn == "lstm" else "forget"
     return Parser(model, layer=layer, decoder=decoder, distance=gates)
 
@@ -180,7 +181,7 @@ def _read(source: str, profile: str, brackets: bool = False, sentence: bool = Fa
     if raw and len(source.split()) < 2 and not sentence:
         raise UserError(f'{source[:60]}: no such file; brackets begin with "(", as in {_EXAMPLE}')
     if raw:
-        inputs(source)  # which knows a mistyped name
+        texts([source])  # which knows a mistyped name
     if _is_bank(source, profile, brackets):
         return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in _bank(source, profile).trees]
     lines = source.splitlines() if inline else [line for path in text_files([source]) for line in read_lines(path)]

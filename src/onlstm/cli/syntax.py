@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.common import Json, Threads, aligned, app, json_text, set_threads
+from onlstm.cli.console import Json, aligned, json_text
+from onlstm.cli.inputs import Threads, set_threads
+from onlstm.cli.main import app
 
 Run = Annotated[Path, Parameter(help="A run folder, or en-small.")]
 Compare = Annotated[Path | None, Parameter(help="A second run, beside the first and tested against it.")]

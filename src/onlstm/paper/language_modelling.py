@@ -7,7 +7,7 @@ the encoded text (corpus/), and in the end result.json.
 import json
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from onlstm import files, recipe
+from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
@@ -41,9 +41,7 @@ class Request:
 
     sources: Sequence[str]
     """Files, folders or "-"; none when resuming."""
-    recipe: str | None
-    """Name or file; None: quick, or the run's own when resuming."""
-    overrides: Mapping[str, Any]
+    recipe: Recipe
     out: Path
     resume: bool = False
     command: str = ""
@@ -54,7 +52,7 @@ def run(
     request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()
 ) -> dict[str, Any] | signal.Signals:
     """Train and return the contents of result.json (of the first process), or the signal that ended it early."""
-    chosen, content = _recipe(request)
+    chosen, content = request.recipe, _checkpoint(request)
     world = World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
@@ -69,7 +67,7 @@ def run(
         say(f"{config.rnn} {config.embedding_size}→{'→'.join(map(str, config.sizes))}: {count:,} parameters")
         begun: dict[str, Any] = content["about"] if content else {"sources": list(request.sources)}
         command = begun.get("command", request.command)
-        if content and request.overrides:
+        if content and chosen.settings() != begun["recipe"]:
             command += f" && {request.command}"
         trainer = Trainer(
             model,
@@ -99,24 +97,22 @@ def run(
         return _result(request, chosen, data, trainer, say) if world.rank == 0 else {}
 
 
-def _recipe(request: Request) -> tuple[Recipe, dict[str, Any] | None]:
-    """Return the recipe and, when resuming, the checkpoint."""
+def _checkpoint(request: Request) -> dict[str, Any] | None:
+    """Return the checkpoint to continue from, whose settings the request may only change where that is safe."""
     if not request.resume:
         text_files(request.sources)  # are they there?
-        return recipe.resolve(recipe.read(request.recipe or "quick"), request.overrides), None
+        return None
     content = checkpoint.load(request.out)
-    saved, sources = content["about"]["recipe"], content["about"]["sources"]
-    if request.recipe or (request.sources and list(request.sources) != sources):
-        raise UserError(f"{request.out} has its recipe and its text ({' '.join(sources)}): leave them out")
-    chosen = recipe.resolve(saved, request.overrides)
-    before = recipe.resolve(saved).settings()
-    for name, value in chosen.settings().items():
-        if name != "train" and value != before[name]:
+    saved, sources = Recipe.of(content["about"]["recipe"]), content["about"]["sources"]
+    if request.sources and list(request.sources) != sources:
+        raise UserError(f"{request.out} has its text ({' '.join(sources)}): leave it out")
+    for name, value in request.recipe.settings().items():
+        if name != "train" and value != saved.settings()[name]:
             raise UserError(f"--{name}: cannot change with --resume; only train.* can")
     for name in ("batch_size", "optimizer", "averaging", "precision"):
-        if getattr(chosen.train, name) != saved["train"][name]:
-            raise UserError(f"--train.{name}: cannot change with --resume (it was {saved['train'][name]})")
-    return chosen, content
+        if getattr(request.recipe.train, name) != getattr(saved.train, name):
+            raise UserError(f"--train.{name}: cannot change with --resume (it was {getattr(saved.train, name)})")
+    return content
 
 
 @contextmanager

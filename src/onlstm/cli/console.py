@@ -1,0 +1,104 @@
+"""What commands print: JSON for machines, lines and tables for people, notices, and the one progress display."""
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Annotated, Any, TextIO
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from onlstm import __version__, files
+from onlstm.paper.results import plain
+
+Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
+_FIRST, _EVERY = 5.0, 30.0
+"""Seconds before the first line of progress, and between two, where there is no terminal."""
+
+
+def many(text: str) -> Parameter:
+    """Return the parameter of an option that takes several words."""
+    return Parameter(consume_multiple=True, help=text)
+
+
+def notice(line: str) -> None:
+    """Print a line about the work, unless it is empty, to stderr."""
+    if line:
+        print(line, file=sys.stderr, flush=True)
+
+
+def say(line: str, json: bool) -> None:
+    """Print a line for people: to stdout, or to stderr if stdout is for JSON."""
+    print(line, file=sys.stderr if json else sys.stdout, flush=True)
+
+
+def emit(command: str, started: float, seed: int | None, content: Any, **more: Any) -> None:
+    """Print the JSON object of a command: common keys, then those of the content, a dataclass or mapping."""
+    print(json_text(command, started, seed, content, **more))
+
+
+def json_text(command: str, started: float, seed: int | None, content: Any, **more: Any) -> str:
+    """Return the JSON object of a command as text."""
+    common = {"command": command, "version": __version__, "argv": sys.argv[1:], "seed": seed}
+    return files.json_text(common | plain(content) | plain(more) | {"seconds": time.perf_counter() - started})
+
+
+class Progress:
+    """How far a command is: a bar on a terminal, elsewhere a line now and then with the share done and the time left.
+
+    `unit` names what is counted; without one, `update` is given shares from 0 to 1.
+    """
+
+    def __init__(self, unit: str = "", total: float | None = None, *, stream: TextIO | None = None) -> None:
+        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._unit, self._total = unit, total if unit else 1.0
+        columns = (BarColumn(bar_width=20), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
+        self._bar = Bar(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
+        self._task = self._bar.add_task("", total=self._total, state="")
+        self._started = time.monotonic()
+        self._next = self._started + _FIRST
+
+    def __enter__(self) -> "Progress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._bar.stop()
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(line, markup=False)
+
+    def update(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Show how much is done, of `total` if that is known by now."""
+        self._total = total if total is not None else self._total
+        now = time.monotonic()
+        if self._bar.disable and now < self._next:
+            return
+        state = self._state(done, now - self._started)
+        if not self._bar.disable:
+            self._bar.update(self._task, completed=done, total=self._total, state=f"{state} {note}".strip())
+        else:
+            self._next = now + _EVERY
+            left = (now - self._started) * (self._total / done - 1) if self._total and done else math.nan
+            ending = "" if math.isnan(left) else f"{max(0.0, left) / 60:.0f} min left"
+            self.say(", ".join(filter(None, (state, note, ending))))
+
+    def _state(self, done: float, seconds: float) -> str:
+        share = f"{done / self._total:.0%}" if self._total else ""
+        if not self._unit:
+            return share
+        of = f"{done:,.0f} of {self._total:,.0f}" if self._total else f"{done:,.0f}"
+        return f"{of} {self._unit}, {done / max(seconds, 1e-9):,.0f}/s"
+
+
+def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
+    """Yield the lines of a table, so many columns to the left; a line of one cell may be of any length."""
+    widths = [max(len(line[k]) for line in lines if len(line) > max(1, k)) for k in range(max(map(len, lines)))]
+    for line in lines:
+        pairs = enumerate(zip(line, widths, strict=False))
+        yield "  ".join(cell.ljust(width) if k < left else cell.rjust(width) for k, (cell, width) in pairs).rstrip()

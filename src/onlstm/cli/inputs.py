@@ -1,0 +1,138 @@
+"""What the command line names: runs, texts, sentences, files to write, numbers of threads."""
+
+import difflib
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onlstm.errors import UserError
+from onlstm.models import DEFAULT, is_run, locate, names
+
+STDIN = "/dev/stdin"
+"""What - on the command line becomes, until `sources` turns it back."""
+Run = Annotated[Path, Parameter(help=f"A run folder, or {DEFAULT}.")]
+Text = Annotated[
+    str, Parameter(name="TEXT", help="Text files (.txt, .gz, .xz), folders with train/valid/test files, or -.")
+]
+Sentences = Annotated[
+    str,
+    Parameter(
+        name="[RUN] TEXT",
+        help=f"A run folder or {DEFAULT} (the default) if the first word names one; then sentences in quotes, files "
+        "(.txt, .gz, .xz) with one sentence per line, or - (the default).",
+    ),
+]
+Threads = Annotated[int | None, Parameter(help="Processor threads (default: all cores).")]
+_SUFFIXES = tuple(".txt .json .jsonl .svg .html .tex .gz .xz .bz2 .mrg .psd .xml .zip .tar .tgz .txz".split())  # noqa: SIM905
+
+
+def command_line() -> str:
+    """Return the command as it was typed."""
+    return shlex.join(["onlstm", *sys.argv[1:]])
+
+
+def set_threads(count: int | None) -> None:
+    """Let torch use this many threads."""
+    if count is None:
+        return
+    if count < 1:
+        raise UserError(f"--threads {count}: at least 1 is needed")
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def sources(*text: str) -> tuple[str, ...]:
+    """Return the names of texts, - for the standard input."""
+    return tuple("-" if name == STDIN else name for name in text)
+
+
+def run_and_text(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the run that the first word names, or the default one, and the texts; without any, standard input."""
+    first, *rest = sources(*words) or ("-",)
+    if late := [word for word in rest if is_run(word)]:
+        raise UserError(f"{late[0]}: a run; name it first, before the text")
+    if is_run(first):
+        return first, tuple(rest) or ("-",)
+    if first in ("", "-") or exists(first) or any(map(str.isspace, first)):
+        return DEFAULT, (first, *rest)
+    parent = Path(first).parent
+    neighbours = map(str, parent.iterdir()) if exists(str(parent)) and parent.is_dir() else ()
+    close = difflib.get_close_matches(first, [*names(), *neighbours], n=1)
+    word = "check the name" if _is_path(first) else f"for a sentence of one word, name the run too: {DEFAULT} {first}"
+    raise UserError(f"{first:.60}: no such run, file or folder; {f'did you mean {close[0]}?' if close else word:.100}")
+
+
+def texts(words: Iterable[str]) -> list[Path | str]:
+    """Return the files that words of the command line name; a word that names none is a sentence."""
+    from onlstm.text.sources import text_files
+
+    named: list[Path | str] = []
+    for word in words:
+        if word == "-" or exists(word):
+            named += text_files([word])
+        elif _is_path(word):
+            raise UserError(f"{word}: no such file; check the name")
+        else:
+            named.append(word)
+    return named
+
+
+def lines_of(words: Iterable[str]) -> Iterable[str]:
+    """Return the lines of files, of folders' files, of standard input and of sentences, one after the other."""
+    from onlstm.text.sources import read_lines
+
+    def lines(text: Path | str) -> Iterable[str]:
+        if isinstance(text, Path):
+            return read_lines(text)
+        if any("\ud800" <= char <= "\udfff" for char in text):  # what Python makes of other bytes
+            raise UserError("the text is not UTF-8")
+        return text.splitlines() or [""]
+
+    return chain.from_iterable(map(lines, texts(words)))
+
+
+def exists(name: str) -> bool:
+    """Return whether there is a file or folder of that name, which may be a sentence and too long for one."""
+    return os.path.exists(name)  # noqa: PTH110
+
+
+def _is_path(word: str) -> bool:
+    """Return whether it looks like the name of a file rather than a sentence such as "he and/or she"."""
+    if any(map(str.isspace, word)):
+        return word.startswith("/") or ("/" in word and exists(word.rpartition("/")[0]))
+    return "/" in word or word.lower().endswith(_SUFFIXES)
+
+
+def trust(run: str) -> str:
+    """Return the line of the run's folder on how far to trust its trees; empty if it has none."""
+    from onlstm.lm.folder import read_config
+
+    line = read_config(locate(run)).get("trust")
+    return f"{Path(run).name}: {line}" if line else ""
+
+
+def check_output(option: str, path: Path | None, example: str, inputs: Iterable[Path] = ()) -> None:
+    """Refuse, before the work, a file that could not be written after it or that would replace an input."""
+    if path is None:
+        return
+    try:
+        fits = path.is_file() or not path.exists()
+        if fits:
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        taken = path.exists() and any(path.samefile(source) for source in inputs if source.exists())
+    except OSError as error:
+        why = f"the folder {path.parent} does not exist" if isinstance(error, FileNotFoundError) else error.strerror
+        raise UserError(f"{option} {path}: {why}; name a file in an existing folder, such as {example}") from None
+    if not fits or str(path).startswith("/dev/"):
+        raise UserError(f"{option} {path}: not a file; name a file in an existing folder, such as {example}")
+    if taken:
+        raise UserError(f"{option} {path}: an input of this command, which it would replace; name another file")

@@ -1,0 +1,68 @@
+"""The application and its entry point. Nothing heavy is imported before a command needs it: help never loads torch."""
+
+import os
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from io import TextIOWrapper
+
+from cyclopts import App, CycloptsError, Parameter
+
+import onlstm.cli
+from onlstm import __version__
+from onlstm.cli.inputs import STDIN
+from onlstm.errors import UserError
+
+app = App(
+    name="onlstm",
+    version=f"onlstm {__version__}",
+    help="Recurrent networks that find syntax by themselves: the ON-LSTM of Shen et al. 2019.",
+    default_parameter=Parameter(negative=()),
+    suppress_keyboard_interrupt=False,  # `main` reports it
+)
+_SETTING = re.compile(r"--[a-z]+\.[\w-]+")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without an arrow or an é is no reason to stop
+            stream.reconfigure(errors="replace")
+    try:
+        run(sys.argv[1:])
+    except (CycloptsError, UserError) as error:
+        print(f"onlstm: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("onlstm: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `onlstm ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run(words: Iterable[str]) -> None:
+    """Run a command as typed, without the word `onlstm`; errors are raised."""
+    load_commands()
+    app(list(joined(words)), exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def load_commands() -> None:
+    """Import the modules of this package, which register their commands."""
+    for module in pkgutil.iter_modules(onlstm.cli.__path__, "onlstm.cli."):
+        import_module(module.name)
+
+
+def joined(words: Iterable[str]) -> Iterator[str]:
+    """Yield the words with a setting and its value in one, since `--model.tied false` is no flag and a word.
+
+    >>> list(joined(["train", "-", "--model.hidden-size", "[8, 4]", "--out", "x"]))
+    ['train', '/dev/stdin', '--model.hidden-size=[8, 4]', '--out', 'x']
+    """
+    rest = iter(words)
+    for word in rest:
+        if _SETTING.fullmatch(word) and (value := next(rest, None)) is not None:
+            yield f"{word}={value}"
+        else:
+            yield STDIN if word == "-" else word  # the parser takes a lone - for an option

@@ -1,0 +1,152 @@
+"""The commands around the paper's results: demo, bench, reproduce, report."""
+
+import shlex
+import sys
+import time
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from onlstm import files
+from onlstm.cli import main
+from onlstm.cli.console import Json, Progress, emit, json_text, many, notice, say
+from onlstm.cli.inputs import Threads, check_output, set_threads
+from onlstm.cli.main import app
+
+
+@app.command
+def demo(
+    *,
+    grammar: Annotated[Path | None, Parameter(help="A grammar of your own, as text (default: English).")] = None,
+    seed: Annotated[int, Parameter(help="Seed of the sentences and of the weights.")] = 0,
+    minutes: Annotated[float, Parameter(help="Stop after this many minutes; the schedule adapts.")] = 1.5,
+    out: Annotated[Path, Parameter(help="Folder for report.html and the model.")] = Path("demo"),
+    json: Json = False,
+) -> None:
+    """Learn a grammar's trees from its sentences alone (2 minutes): F1 beside baselines, and a report with pictures."""
+    from onlstm.cli.train import epochs_shown
+    from onlstm.paper.demo import run as task
+
+    started = time.perf_counter()
+    set_threads(1)  # the LSTM beside it has the other core
+    with Progress(stream=sys.stderr if json else sys.stdout) as progress:
+        request = task.Request(grammar=grammar, seed=seed, minutes=minutes, out=out)
+        result = task.run(request, progress.say, [epochs_shown(progress)])
+    if json:
+        emit("demo", started, seed, result.to_json())
+        return
+    print()
+    for name, *cells in result.table():
+        print(f"{name:20}" + "".join(f"{cell:>10}" for cell in cells))
+    print(f"\n{result.summary()}")
+    print(f'Trees, gates and curves: {result.report}. More trees: onlstm parse {result.model} "…"')
+
+
+@app.command
+def bench(
+    *,
+    shapes: Annotated[list[str] | None, many("Shapes to measure (default: all).")] = None,
+    threads: Annotated[list[int] | None, many("Numbers of threads (default: 1 2).")] = None,
+    seconds: Annotated[float, Parameter(help="Time for each row, besides the eager backend's.")] = 5.0,
+    memory: Annotated[
+        bool, Parameter(negative="--no-memory", help="Measure the peak memory of a training step too (Linux).")
+    ] = True,
+    out: Annotated[Path | None, Parameter(help="JSON file to write.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure the fused ON-LSTM against nn.LSTM and against its eager form, interleaved in one run."""
+    from onlstm.paper import bench as task
+
+    started = time.perf_counter()
+    check_output("--out", out, "speed.json")
+    names, threads = shapes or list(task.SHAPES), threads or [1, 2]
+    task.check_request(names, threads)
+    say(task.HEADER, json)
+    rows = task.run(names, threads, seconds, lambda row: say(str(row), json))
+    megabytes: dict[str, tuple[float, float]] = {}
+    if out:  # now, and again with the memory
+        files.write(out, json_text("bench", started, 0, task.report(rows, megabytes)) + "\n")
+    if memory and sys.platform == "linux":
+        say("\nPeak memory that a training step adds, MB: ON-LSTM, nn.LSTM, ratio (target: at most 1.20)", json)
+        for name in names:
+            ours, stock = megabytes[name] = task.training_memory(name, "onlstm"), task.training_memory(name, "lstm")
+            say(f"{name:15} {ours:8.1f} {stock:8.1f} {ours / stock:6.3f}", json)
+    text = json_text("bench", started, 0, task.report(rows, megabytes))
+    if out:
+        files.write(out, text + "\n")
+    if json:
+        print(text)
+
+
+@app.command
+def reproduce(
+    target: Annotated[str, Parameter(help="table1, table2, table3, figure-logic or figure-a1.")],
+    *,
+    scale: Annotated[
+        Literal["small", "paper"], Parameter(help="small: an hour or two on two cores; paper: as published.")
+    ] = "small",
+    data: Annotated[Path, Parameter(help="Folder with ptb-lm, wsj-sample, wikitext-2, logic, …")] = Path("data"),
+    out: Annotated[Path | None, Parameter(help="Folder for runs and results (default: runs/reproduce-SCALE).")] = None,
+    dry_run: Annotated[bool, Parameter(help="Only print the commands, one per line.")] = False,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Run what is behind a table or figure of the paper and print it, the published numbers beside ours.
+
+    Each step is an onlstm command that can be run by hand too. Finished steps are skipped and interrupted ones
+    continue: give the same command again. Tables share their runs.
+    """
+    from onlstm.paper import report as page
+    from onlstm.paper import reproduce as task
+
+    started = time.perf_counter()
+    plan = task.plan(target, scale, data, out or Path("runs") / f"reproduce-{scale}", threads)
+    lines = [shlex.join(["onlstm", *step.words]) for step in plan.steps]
+    if dry_run:
+        print("\n".join(lines))
+        return
+    plan.check()
+    say(f"{target}, scale {scale}: {plan.cost}", json)
+    plan.here.mkdir(parents=True, exist_ok=True)
+    for number, (step, line) in enumerate(zip(plan.steps, lines, strict=True), 1):
+        words = step.now()
+        say(f"\n[{number}/{len(lines)}] {line}{'' if words else '  (finished)'}", json)
+        if words:
+            _run_step(words, json)
+    text = plan.page()
+    if json:
+        results = {result.name: result.content for result in page.collect(plan.here)} if text else {}
+        content = {"target": target, "scale": scale, "results": results, "published": page.published()}
+        emit("reproduce", started, None, content)
+    elif text:
+        files.write(plan.here / f"{target}.md", text)
+        print(f"\n{text}\n{plan.here / f'{target}.md'} written")
+
+
+def _run_step(words: tuple[str, ...], json: bool) -> None:
+    """Run a command as if it had been typed."""
+    typed = sys.argv
+    sys.argv = ["onlstm", *words]
+    try:
+        with redirect_stdout(sys.stderr) if json else nullcontext():
+            main.run(words)
+    except (SystemExit, KeyboardInterrupt):
+        notice("onlstm: stopped; the same command continues from here")
+        raise
+    finally:
+        sys.argv = typed
+
+
+@app.command
+def report(
+    folder: Annotated[Path, Parameter(help="Folder of result files.")] = Path("results"),
+    *,
+    out: Annotated[Path, Parameter(help="Page to write.")] = Path("RESULTS.md"),
+) -> None:
+    """Write RESULTS.md from results/*.json, with the published numbers beside ours."""
+    from onlstm.paper import report as page
+
+    page.write(folder, out)
+    print(f"{out} written")

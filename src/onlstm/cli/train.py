@@ -1,0 +1,180 @@
+"""The commands train and recipes."""
+
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, ArgumentCollection, Parameter
+from cyclopts.config import Dict
+
+from onlstm.cli.console import Json, Progress, emit
+from onlstm.cli.inputs import Text, Threads, command_line, set_threads, sources
+from onlstm.cli.main import app
+from onlstm.errors import UserError
+from onlstm.lm.config import LMConfig
+from onlstm.recipe import Recipe, names, read
+from onlstm.text.config import TextConfig
+from onlstm.train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from onlstm.train.loop import Listener
+
+_SETTINGS = ("seed", "text", "model", "train")
+"""What a recipe says of a run; the rest is about itself."""
+
+
+@app.command
+def recipes(name: Annotated[str | None, Parameter(help="Print this recipe in full.")] = None) -> None:
+    """List the recipes that `onlstm train` knows, or print one."""
+    import yaml
+
+    if name:
+        print(yaml.safe_dump(read(name), sort_keys=False, allow_unicode=True, width=110), end="")
+        return
+    for recipe in map(read, names()):
+        print("{name}\n    {about}\n    {command}\n    expect: {expected}".format(**recipe))
+
+
+@app.command
+def train(
+    *words: Text,
+    recipe: Annotated[
+        str | None, Parameter(help="A name from `onlstm recipes`, or a YAML file (default: quick).")
+    ] = None,
+    out: Annotated[Path | None, Parameter(help="Run folder (default: runs/RECIPE).")] = None,
+    resume: Annotated[bool, Parameter(help="Continue the run in --out.")] = False,
+    seed: Annotated[int, Parameter(help="Seed, instead of the recipe's.")] = 0,
+    threads: Threads = None,
+    tensorboard: Annotated[bool, Parameter(help="Write TensorBoard files too (extra `log`).")] = False,
+    json: Json = False,
+    text: TextConfig = TextConfig(),  # noqa: B008  (frozen)
+    model: LMConfig = LMConfig(),  # noqa: B008
+    train: TrainConfig = TrainConfig(),  # noqa: B008
+) -> None:
+    """Train a language model on text; the run folder holds the best model, a checkpoint, a log and the result.
+
+    Settings that are not given are the recipe's. An interrupted run continues, bit for bit, with --resume.
+    `torchrun --nproc-per-node N -m onlstm train …` splits the batch over N processes.
+    """
+    from onlstm.paper import language_modelling as task
+
+    started = time.perf_counter()
+    set_threads(threads)
+    run = out or Path("runs") / Path(recipe or "quick").stem
+    about = {key: value for key, value in _base(recipe, run, resume).items() if key not in _SETTINGS}
+    request = task.Request(
+        sources=sources(*words),
+        recipe=Recipe(**about, seed=seed, text=text, model=model, train=train),
+        out=run,
+        resume=resume,
+        command=command_line(),
+    )
+    if resume and recipe:
+        raise UserError(f"--recipe {recipe}: {run} has its own; leave it out with --resume")
+    if os.environ.get("RANK", "0") != "0":  # one of torchrun's processes, and not the first
+        task.run(request)
+        _end_process()
+    with Progress(stream=sys.stderr if json else sys.stdout) as progress:
+        listeners = [epochs_shown(progress)] + ([_tensorboard(run)] if tensorboard else [])
+        result = task.run(request, progress.say, listeners)
+    if isinstance(result, int):  # a signal
+        sys.exit(128 + result)
+    if json:
+        emit("train", started, result["seed"], {"run": run, "result": result})
+    else:
+        numbers = result["numbers"]
+        test = f", test {numbers['test_perplexity']:.2f}" if "test_perplexity" in numbers else ""
+        best = f"valid {numbers['valid_perplexity']:.2f}{test} (epoch {numbers['best_epoch']})"
+        print(f"Perplexity: {best}; model in {run}")
+    if "RANK" in os.environ:
+        _end_process()
+
+
+def _with_recipe(command: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Give the options that were not typed the values of the recipe or, with --resume, of the run."""
+    typed = {
+        argument.name: argument.tokens[0].value for argument in arguments if argument.tokens and not argument.children
+    }
+    name, out = typed.get("--recipe"), typed.get("--out")
+    base = _base(name, Path(out or f"runs/{Path(name or 'quick').stem}"), "--resume" in typed)
+    settings = {key: value for key, value in base.items() if key in _SETTINGS}
+    if "model" in settings and "--model.hidden-size" in typed:  # a list of sizes, and a number for all layers
+        settings["model"] = {key: value for key, value in settings["model"].items() if key != "hidden_size"}
+    Dict({commands[-1]: settings}, source=f"{base['name']}.yaml")(command, commands, arguments)
+
+
+def _base(recipe: str | None, run: Path, resume: bool) -> dict[str, Any]:
+    """Return the settings of a recipe or, to continue, of a run."""
+    if not resume:
+        return read(recipe or "quick")
+    from onlstm.train import checkpoint
+
+    return dict(checkpoint.load(run)["about"]["recipe"])
+
+
+app["train"].config = _with_recipe
+
+
+def epochs_shown(progress: Progress) -> "Listener":
+    """Return a listener of the trainer that shows its steps and prints a line after each epoch."""
+    words, moment, speed = 0, time.perf_counter(), 0.0
+
+    def show(record: dict[str, Any]) -> None:
+        nonlocal words, moment, speed
+        if record["event"] == "epoch":
+            best = "" if record["best_epoch"] == record["epoch"] else f"  (best: epoch {record['best_epoch']})"
+            averaged = "  averaged" if record.get("averaging") else ""
+            progress.say(f"epoch {record['epoch']:3}  {_scores(record)}  {record['seconds']:7.0f} s{averaged}{best}")
+            return
+        now = time.perf_counter()
+        if record["words"] > words:  # smoothed over the last twenty steps or so
+            rate = (record["words"] - words) / (now - moment)
+            speed = 0.95 * speed + 0.05 * rate if speed else rate
+        words, moment = record["words"], now
+        note = f"epoch {record['epoch']}, {_learnt(record)}, {speed:,.0f} tokens/s, lr {record['lr']:.3g}"
+        progress.update(record["done"], note=note)
+
+    return show
+
+
+def _scores(record: dict[str, Any]) -> str:
+    if "valid_accuracy" in record:
+        return f"train {_learnt(record)}  valid {record['valid_accuracy']:5.1f}"
+    return f"train {math.exp(record['train_loss']):8.2f}  valid {record['valid_perplexity']:8.2f} perplexity"
+
+
+def _learnt(record: dict[str, Any]) -> str:
+    if "train_accuracy" in record:
+        return f"loss {record['train_loss']:.3f} accuracy {record['train_accuracy']:.1f}"
+    return f"loss {record['mean_loss']:.3f}, perplexity {math.exp(min(record['mean_loss'], 99)):.1f}"
+
+
+def _tensorboard(folder: Path) -> "Listener":
+    """Return a listener that writes scalars for TensorBoard."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs the extra `log`: pip install 'onlstm[log]'") from None
+    writer: Any = None
+
+    def write(record: dict[str, Any]) -> None:
+        nonlocal writer
+        if record["event"] == "tick":
+            return
+        writer = writer or SummaryWriter(folder / "tensorboard")
+        for name, value in record.items():
+            if isinstance(value, float | int) and name not in ("step", "epoch"):
+                writer.add_scalar(f"{record['event']}/{name}", value, record["step"])
+        writer.flush()
+
+    return write
+
+
+def _end_process() -> None:
+    """End a process of torchrun at once: now and then gloo's threads abort one while Python shuts down."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
