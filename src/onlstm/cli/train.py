@@ -22,6 +22,10 @@ from onlstm.train.config import TrainConfig
 if TYPE_CHECKING:
     from onlstm.train.loop import Listener
 
+def _settings(of: str) -> Parameter:
+    return Parameter(group=f"Settings of the {of} (default: the recipe's)", show_default=False)
+
+
 _SETTINGS = ("seed", "text", "model", "train")
 """What a recipe says of a run; the rest is about itself."""
 
@@ -46,13 +50,13 @@ def train(
     ] = None,
     out: Annotated[Path | None, Parameter(help="Run folder (default: runs/RECIPE).")] = None,
     resume: Annotated[bool, Parameter(help="Continue the run in --out.")] = False,
-    seed: Annotated[int, Parameter(help="Seed, instead of the recipe's.")] = 0,
+    seed: Annotated[int, Parameter(help="Seed (default: the recipe's).", show_default=False)] = 0,
     threads: Threads = None,
     tensorboard: Annotated[bool, Parameter(help="Write TensorBoard files too (extra `log`).")] = False,
     json: Json = False,
-    text: TextConfig = TextConfig(),  # noqa: B008  (frozen)
-    model: LMConfig = LMConfig(),  # noqa: B008
-    train: TrainConfig = TrainConfig(),  # noqa: B008
+    text: Annotated[TextConfig, _settings("text")] = TextConfig(),  # noqa: B008  (frozen)
+    model: Annotated[LMConfig, _settings("model")] = LMConfig(),  # noqa: B008
+    train: Annotated[TrainConfig, _settings("training")] = TrainConfig(),  # noqa: B008
 ) -> None:
     """Train a language model on text; the run folder holds the best model, a checkpoint, a log and the result.
 
