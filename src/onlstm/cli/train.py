@@ -22,6 +22,7 @@ from onlstm.train.config import TrainConfig
 if TYPE_CHECKING:
     from onlstm.train.loop import Listener
 
+
 def _settings(of: str) -> Parameter:
     return Parameter(group=f"Settings of the {of} (default: the recipe's)", show_default=False)
 
