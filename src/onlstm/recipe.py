@@ -13,6 +13,9 @@ from onlstm.lm.config import LMConfig
 from onlstm.text.config import TextConfig
 from onlstm.train.config import TrainConfig
 
+Settings = Mapping[str, Any]
+"""The content of a recipe's YAML."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -42,15 +45,15 @@ class Recipe:
             raise UserError("model.vocab_size: comes from the text; set text.vocab_size")
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Recipe":
+    def of(cls, settings: Settings) -> "Recipe":
         """Return the recipe of plain data: of a file, or what `settings` returned."""
-        kinds = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}
+        kinds: dict[str, Any] = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}
         try:
             return cls(**{key: kinds[key](**value) if key in kinds else value for key, value in settings.items()})
         except TypeError as error:
             raise UserError(f"{settings.get('name', 'recipe')}: {error}") from None
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return everything as plain data, which `of` makes the same recipe of."""
         plain = asdict(self)
         del plain["model"]["vocab_size"]
@@ -66,7 +69,7 @@ def names() -> list[str]:
     return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name: str) -> Settings:
     """Return the YAML of a recipe as plain data: of one that comes with the package, or of a file NAME.yaml."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):

@@ -15,7 +15,7 @@ from onlstm.cli.inputs import Text, Threads, command_line, set_threads, sources
 from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
-from onlstm.recipe import Recipe, names, read
+from onlstm.recipe import Recipe, Settings, names, read
 from onlstm.text.config import TextConfig
 from onlstm.train.config import TrainConfig
 
@@ -111,13 +111,14 @@ def _with_recipe(command: App, commands: tuple[str, ...], arguments: ArgumentCol
     Dict({commands[-1]: settings}, source=f"{base['name']}.yaml")(command, commands, arguments)
 
 
-def _base(recipe: str | None, run: Path, resume: bool) -> dict[str, Any]:
+def _base(recipe: str | None, run: Path, resume: bool) -> Settings:
     """Return the settings of a recipe or, to continue, of a run."""
     if not resume:
         return read(recipe or "quick")
     from onlstm.train import checkpoint
 
-    return dict(checkpoint.load(run)["about"]["recipe"])
+    recipe_of_run: Settings = checkpoint.load(run)["about"]["recipe"]
+    return recipe_of_run
 
 
 app["train"].config = _with_recipe

@@ -1,6 +1,6 @@
 """The models in the box: a folder each, named by it wherever a run is asked for. No torch here.
 
-A run folder of that name wins. `onlstm convert RUN --half --out src/onlstm/models/NAME` puts a model here.
+A run folder of that name takes precedence. `onlstm convert` writes such folders.
 """
 
 import os
@@ -33,7 +33,5 @@ def locate(run: str | Path) -> Path:
     if str(run) not in names() or Path(run).exists():
         return Path(run)
     if not (_BOX / run).is_dir():
-        raise UserError(
-            f"{run}: not in this onlstm yet; train a model (onlstm train TEXT --out RUN) and name its folder"
-        )
+        raise UserError(f"{run}: not in this installation; train a model with `onlstm train` and name its folder")
     return _BOX / run
