@@ -4,6 +4,7 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -65,15 +66,16 @@ def bench(
     task.check_request(names, threads)
     say(task.HEADER, json)
     rows = task.run(names, threads, seconds, lambda row: say(str(row), json))
-    megabytes: dict[str, tuple[float, float]] = {}
+    content = task.Report(rows=rows, training_memory={})
     if out:  # now, and again with the memory
-        files.write(out, json_text("bench", started, 0, task.report(rows, megabytes)) + "\n")
+        files.write(out, json_text("bench", started, 0, content) + "\n")
     if memory and sys.platform == "linux":
         say("\nPeak memory that a training step adds, MB: ON-LSTM, nn.LSTM, ratio (target: at most 1.20)", json)
         for name in names:
-            ours, stock = megabytes[name] = task.training_memory(name, "onlstm"), task.training_memory(name, "lstm")
-            say(f"{name:15} {ours:8.1f} {stock:8.1f} {ours / stock:6.3f}", json)
-    text = json_text("bench", started, 0, task.report(rows, megabytes))
+            peak = task.memory(name)
+            content = replace(content, training_memory={**content.training_memory, name: peak})
+            say(f"{name:15} {peak.onlstm_mb:8.1f} {peak.lstm_mb:8.1f} {peak.ratio:6.3f}", json)
+    text = json_text("bench", started, 0, content)
     if out:
         files.write(out, text + "\n")
     if json:

@@ -1,25 +1,29 @@
 """`onlstm bench`: the fused ON-LSTM against `nn.LSTM` and against its own eager form, measured in one interleaved run.
 
-A row is a stack of layers, a number of threads, and training (forward + backward) or inference. Nothing is reported
-before fused and eager agree on values and gradients at every shape asked for.
+A row is a stack of layers, a number of threads, and training (forward + backward) or inference. Nothing is measured
+before fused and eager agree on values and gradients at every shape that was asked for.
 """
 
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, nearest
 from onlstm.kernels import build
 from onlstm.layer import ONLSTM
+
+Kind = Literal["lstm", "fused", "eager"]
+Mode = Literal["train", "infer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +40,11 @@ class Shape:
     infer: float
     """The same in inference."""
 
-    def flops(self, mode: str) -> float:
-        """Multiplications and additions of one pass; training computes no gradient of the input."""
+    def flops(self, mode: Mode) -> float:
+        """Return the additions and multiplications of one pass; training computes no gradient of the input."""
         gates = [(a, b, 4 * b + 2 * b // self.chunk) for a, b in pairwise(self.sizes)]
         forward = sum(g * (a + b) for a, b, g in gates)
-        all_ = 3 * forward - gates[0][0] * gates[0][2] if mode == "train" else forward
-        return 2.0 * self.batch * self.steps * all_
+        return 2.0 * self.batch * self.steps * (3 * forward - gates[0][0] * gates[0][2] if mode == "train" else forward)
 
 
 _LARGE, _MID = (400, 1150, 1150, 400), (256, 512, 512, 256)
@@ -62,7 +65,7 @@ class Row:
     """One measurement; milliseconds are medians, ratios medians of neighbouring pairs."""
 
     shape: str
-    mode: str
+    mode: Mode
     threads: int
     rounds: int
     milliseconds: float
@@ -88,31 +91,47 @@ HEADER = (
 )
 
 
-def check_request(names: list[str], threads: list[int]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Peak megabytes that one training step adds to a fresh process."""
+
+    onlstm_mb: float
+    lstm_mb: float
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything measured."""
+
+    rows: Sequence[Row]
+    training_memory: Mapping[str, Memory]
+    torch: str = torch.__version__
+
+
+def check_request(names: Sequence[str], threads: Sequence[int]) -> None:
     """Raise a `UserError` for shapes or threads that cannot be measured."""
     for name in names:
         if name not in SHAPES:
-            raise UserError(f"--shapes {name}: no such shape; there are {', '.join(SHAPES)}")
-    for count in threads:
-        if count < 1:
-            raise UserError(f"--threads {count}: at least 1 is needed")
+            raise UserError(f"--shapes {name}: {nearest(name, SHAPES)}")
+    if min(threads) < 1:
+        raise UserError(f"--threads {min(threads)}: must be at least 1")
     if not build.load():
-        raise UserError("the C++ kernel is not to be had here, so there is nothing to measure (see the warning above)")
+        raise UserError("the C++ kernel could not be built, so there is nothing to measure (see the warning above)")
 
 
-def run(
-    names: list[str], threads: list[int], seconds: float, show: Callable[[Row], None] = lambda row: None
-) -> list[Row]:
-    """Return a row for every shape, mode and number of threads; `seconds` go to each, less eager."""
+def run(names: Sequence[str], threads: Sequence[int], seconds: float, show: Callable[[Row], None]) -> list[Row]:
+    """Return a row, shown at once, for every number of threads, shape and mode; eager takes longer than `seconds`."""
     for name in names:
         check(name)
-    rows = []
+    rows, before = [], torch.get_num_threads()
     for count in threads:
-        with _threads(count):
-            peak = _sgemm_peak()
-            for name, mode in product(names, ("train", "infer")):
-                rows.append(_measure(name, mode, count, seconds, peak))
-                show(rows[-1])
+        torch.set_num_threads(count)
+        peak = _matmul_gflops()
+        for name, mode in product(names, get_args(Mode)):
+            rows.append(_measure(name, mode, count, seconds, peak))
+            show(rows[-1])
+    torch.set_num_threads(before)
     return rows
 
 
@@ -120,8 +139,7 @@ def check(name: str, steps: int = 4) -> None:
     """Raise unless fused and eager agree at this shape: output, distances and every gradient, to float32 rounding."""
     shape = SHAPES[name]
     torch.manual_seed(0)
-    fused = _stack(shape, "fused")
-    eager = _stack(shape, "eager")
+    fused, eager = _stack(shape, "fused"), _stack(shape, "eager")
     eager.load_state_dict(fused.state_dict())
     x = torch.randn(steps, shape.batch, shape.sizes[0])
     results = []
@@ -139,63 +157,50 @@ def check(name: str, steps: int = 4) -> None:
     for k, (got, want) in enumerate(zip(*results, strict=True)):
         error = (got - want).abs().max() / want.abs().max().clamp(min=1e-3)
         if not error < 1e-4:
-            raise RuntimeError(
-                f"{name}: fused and eager differ (result {k}, relative error {error:.1e}); not reporting"
-            )
+            raise RuntimeError(f"{name}: fused and eager differ (result {k}, relative error {error:.1e})")
 
 
-def training_memory(name: str, kind: str) -> float:
-    """Return the peak megabytes that one training step adds to a fresh process, by the kernel's own count (Linux)."""
-    code = f"from onlstm.paper import bench; print(bench._peak_of_step({name!r}, {kind!r}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+def memory(name: str) -> Memory:
+    """Return what a training step needs at this shape, by Linux's own count."""
+    megabytes = []
+    for kind in ("fused", "lstm"):
+        code = f"from onlstm.paper import bench; print(bench._peak_of_step({name!r}, {kind!r}))"
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        megabytes.append(float(answer.stdout))
+    return Memory(onlstm_mb=megabytes[0], lstm_mb=megabytes[1], ratio=megabytes[0] / megabytes[1])
 
 
-def report(rows: list[Row], memory: dict[str, tuple[float, float]]) -> dict[str, object]:
-    """Return everything measured, ready for JSON."""
-    kept = {
-        name: {"onlstm_mb": ours, "lstm_mb": stock, "ratio": ours / stock} for name, (ours, stock) in memory.items()
-    }
-    return {"rows": [asdict(row) for row in rows], "training_memory": kept, "torch": torch.__version__}
-
-
-def _measure(name: str, mode: str, threads: int, seconds: float, peak: float) -> Row:
+def _measure(name: str, mode: Mode, threads: int, seconds: float, peak: float) -> Row:
     shape = SHAPES[name]
     x = torch.randn(shape.steps, shape.batch, shape.sizes[0])
-    stacks = _lstm(shape), _stack(shape, "fused"), _stack(shape, "eager")
-    work = _train if mode == "train" else _infer
-    for stack in stacks[:2] * 2:
-        work(stack, x)
-    lstm: list[float] = []
-    ours: list[float] = []
+    lstm, fused, eager = (partial(_step, _stack(shape, kind), x, mode) for kind in get_args(Kind))
+    for work in (lstm, fused) * 2:
+        work()
+    pairs: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(ours) < 5:
-        lstm.append(_seconds(lambda: work(stacks[0], x)))
-        ours.append(_seconds(lambda: work(stacks[1], x)))
-    eager = min(_seconds(lambda: work(stacks[2], x)) for _ in range(2))
-    took = statistics.median(ours)
-    gflops = shape.flops(mode) / took / 1e9
+    while time.perf_counter() < end or len(pairs) < 5:
+        pairs.append((_seconds(lstm), _seconds(fused)))
+    median = statistics.median(ours for _, ours in pairs)
+    gflops = shape.flops(mode) / median / 1e9
     return Row(
         shape=name,
         mode=mode,
         threads=threads,
-        rounds=len(ours),
-        milliseconds=took * 1e3,
-        lstm_milliseconds=statistics.median(lstm) * 1e3,
-        ratio=statistics.median(a / b for a, b in zip(ours, lstm, strict=True)),
+        rounds=len(pairs),
+        milliseconds=median * 1e3,
+        lstm_milliseconds=statistics.median(stock for stock, _ in pairs) * 1e3,
+        ratio=statistics.median(ours / stock for stock, ours in pairs),
         target=shape.train if mode == "train" else shape.infer,
-        eager_ratio=eager / took,
+        eager_ratio=min(_seconds(eager) for _ in range(2)) / median,
         gflops=gflops,
         peak_share=gflops / peak,
     )
 
 
-def _stack(shape: Shape, backend: str) -> nn.ModuleList:
-    return nn.ModuleList(ONLSTM(a, b, chunk_size=shape.chunk, backend=backend) for a, b in pairwise(shape.sizes))  # type: ignore[arg-type]
-
-
-def _lstm(shape: Shape) -> nn.ModuleList:
-    return nn.ModuleList(nn.LSTM(a, b) for a, b in pairwise(shape.sizes))
+def _stack(shape: Shape, kind: Kind) -> nn.ModuleList:
+    if kind == "lstm":
+        return nn.ModuleList(nn.LSTM(a, b) for a, b in pairwise(shape.sizes))
+    return nn.ModuleList(ONLSTM(a, b, chunk_size=shape.chunk, backend=kind) for a, b in pairwise(shape.sizes))
 
 
 def _forward(stack: nn.ModuleList, x: Tensor) -> Tensor:
@@ -204,13 +209,11 @@ def _forward(stack: nn.ModuleList, x: Tensor) -> Tensor:
     return x
 
 
-def _train(stack: nn.ModuleList, x: Tensor) -> None:
-    _forward(stack, x).sum().backward()
-
-
-def _infer(stack: nn.ModuleList, x: Tensor) -> None:
-    with torch.no_grad():
-        _forward(stack, x)
+def _step(stack: nn.ModuleList, x: Tensor, mode: Mode) -> None:
+    with torch.set_grad_enabled(mode == "train"):
+        y = _forward(stack, x)
+        if mode == "train":
+            y.sum().backward()
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -219,32 +222,19 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _sgemm_peak() -> float:
-    """Return the best GFLOP/s of torch.mm."""
+def _matmul_gflops() -> float:
     a = torch.randn(2048, 2048)
     return 2 * 2048**3 / min(_seconds(lambda: a @ a) for _ in range(8)) / 1e9
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _peak_of_step(name: str, kind: str) -> float:
+def _peak_of_step(name: str, kind: Kind) -> float:
     torch.set_num_threads(1)
-    shape = SHAPES[name]
-    make = _lstm if kind == "lstm" else (lambda shape: _stack(shape, "fused"))
-    small = Shape(sizes=(16, 32), chunk=4, batch=8, steps=8, train=1, infer=1)
-    _train(make(small), torch.randn(8, 8, 16))  # libraries loaded, kernels built
-    stack, x = make(shape), torch.randn(shape.steps, shape.batch, shape.sizes[0])
+    shape, small = SHAPES[name], Shape(sizes=(16, 32), chunk=4, batch=8, steps=8, train=1, infer=1)
+    _step(_stack(small, kind), torch.randn(8, 8, 16), "train")  # libraries loaded, kernels built
+    stack, x = _stack(shape, kind), torch.randn(shape.steps, shape.batch, shape.sizes[0])
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
-    _train(stack, x)
+    _step(stack, x, "train")
     return (_status("VmHWM") - before) / 1024
 
 

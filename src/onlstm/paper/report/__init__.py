@@ -5,15 +5,12 @@
 `_SECTIONS`. The commands import this; it never imports torch.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import resources
+from collections.abc import Sequence
 from pathlib import Path
-
-import yaml
 
 from onlstm import files
 from onlstm.errors import UserError
+from onlstm.paper.published import Published, published
 from onlstm.paper.report import tables
 from onlstm.paper.report.language_modelling import LANGUAGE_MODELLING
 from onlstm.paper.report.logic import LOGIC
@@ -31,43 +28,6 @@ _SECTIONS = {
     "agreement": AGREEMENT,
     "logic": LOGIC,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """One row of a published table, as printed there."""
-
-    table: str
-    """`language-modelling`, `parsing`, `wsj-sample`, `syneval` or `logic`."""
-    row: str
-    """The model or the test case."""
-    values: Mapping[str, str]
-    """Text by column; `--` where the source gives nothing."""
-    source: str
-    """Where it stands."""
-    checked: bool
-    """Read in the source itself, not quoted second-hand or from memory."""
-    rule: str
-    """How it was counted."""
-
-
-def published(table: str | None = None) -> list[Published]:
-    """Return the published rows of a table (default: of all), in the order of published.yaml.
-
-    >>> [row.values["test"] for row in published("language-modelling") if row.row.startswith("ON-LSTM")]
-    ['56.17 ± 0.12']
-    """
-    text = resources.files("onlstm.paper").joinpath("published.yaml").read_text(encoding="utf-8")
-    found = []
-    for block in yaml.load(text, Loader=yaml.BaseLoader):  # every scalar as text: 0.50 stays 0.50
-        for row, cells in block["rows"].items():
-            values = dict(zip(block["columns"], cells, strict=True))
-            source, checked = (values.pop(key, block[key]) for key in ("source", "checked"))
-            options = {"table": block["table"], "row": row, "source": source, "rule": block["rule"]}
-            found.append(Published(**options, values=values, checked=checked == "true"))
-    if table and table not in {each.table for each in found}:
-        raise ValueError(f"no published table {table!r}; there are {', '.join(sorted({p.table for p in found}))}")
-    return [each for each in found if table in (None, each.table)]
 
 
 def collect(folder: Path) -> list[Result]:
