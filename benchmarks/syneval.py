@@ -25,7 +25,7 @@ from onlstm import files
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.paper.syntax.generator import generate
-from onlstm.text import read_lines
+from onlstm.text.sources import read_lines
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from twins import twins
 

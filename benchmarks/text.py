@@ -83,7 +83,7 @@ def measure(text: Path, words: int, profile: str, fresh: int) -> dict[str, objec
 
 def child(text: str, folder: str, profile: str) -> None:
     started = time.perf_counter()
-    from onlstm.text import prepare
+    from onlstm.text.corpus import prepare
 
     corpus = prepare(text, folder, profile=profile)
     seconds = time.perf_counter() - started

@@ -19,7 +19,7 @@ from onlstm.paper.report import published
 from onlstm.paper.syntax import agreement, blimp, scoring, table3
 from onlstm.paper.syntax.generator import generate, rows
 from onlstm.paper.syntax.scoring import Request, contrast, mcnemar
-from onlstm.text import read_lines
+from onlstm.text.sources import read_lines
 from onlstm.text.tokenizer import Tokenizer
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

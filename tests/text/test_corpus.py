@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
-from onlstm.text import Tokenizer, encode_text, load, prepare, read_lines
-from onlstm.text.sources import Carver, find_sources
+from onlstm.text.corpus import encode_text, load, prepare
+from onlstm.text.sources import Carver, find_sources, read_lines
+from onlstm.text.tokenizer import Tokenizer
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -275,7 +276,7 @@ def test_the_profile_is_told_by_the_text(tmp_path, lines, profile):
 
 def test_standard_input(tmp_path):
     code = (
-        "import sys; from onlstm.errors import UserError; from onlstm.text import prepare\n"
+        "import sys; from onlstm.errors import UserError; from onlstm.text.corpus import prepare\n"
         "try: print(prepare('-', sys.argv[1]).info['splits']['train']['words'])\n"
         "except UserError as error: print(error)\n"
         "assert 'torch' not in sys.modules"

@@ -7,8 +7,9 @@ from dataclasses import asdict
 import pytest
 
 from onlstm.errors import UserError
-from onlstm.text import Tokenizer, prepare
+from onlstm.text.corpus import prepare
 from onlstm.text.doctor import examine, render
+from onlstm.text.tokenizer import Tokenizer
 
 ANIMALS = ["cat", "dog", "cow", "hen", "pig", "owl"]
 SENTENCES = [f"The {a} saw the {b} near house {n}, I think." for n in range(8) for a in ANIMALS for b in ANIMALS]

@@ -109,7 +109,7 @@ def test_the_command_refuses_what_it_cannot_read_or_would_lose(tmp_path, monkeyp
     (tmp_path / "a.txt").write_bytes(b"fine\nbad \xff\n")
     for words, message in (
         (("a.txt", "--out", "b.txt"), "a.txt:2: not UTF-8"),
-        (("a.txt", "--out", "a.txt"), "--out a.txt: it is read, and would be lost"),
+        (("a.txt", "--out", "a.txt"), "--out a.txt: an input of this command"),
         (("missing.txt",), "missing.txt: no such file"),
     ):
         done = onlstm("sentences", *words)

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
-from onlstm.text import PROFILES, Tokenizer
-from onlstm.text.tokenizer import words_of
+from onlstm.text.tokenizer import PROFILES, Tokenizer, words_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="../shared/data is not there")

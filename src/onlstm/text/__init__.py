@@ -1,7 +1,1 @@
-"""Text to ids: `Tokenizer` with its profiles, and corpora that are memory-mapped. numpy and tokenizers, no torch."""
-
-from onlstm.text.corpus import Corpus, encode_text, load, prepare
-from onlstm.text.sources import read_lines
-from onlstm.text.tokenizer import EOS, PROFILES, UNK, Token, Tokenizer
-
-__all__ = ["EOS", "PROFILES", "UNK", "Corpus", "Token", "Tokenizer", "encode_text", "load", "prepare", "read_lines"]
+"""Text to ids: the tokenizer, the files it reads, corpora in memory-mapped files. No torch, and no work at import."""

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlstm.errors import UserError
-from onlstm.text import EOS, UNK, Tokenizer
 from onlstm.text.sources import (
     Numbers,
     PieceNumbers,
@@ -25,7 +24,7 @@ from onlstm.text.sources import (
     read_blocks,
     text_files,
 )
-from onlstm.text.tokenizer import vocabulary, words_of
+from onlstm.text.tokenizer import EOS, UNK, Tokenizer, vocabulary, words_of
 
 Counts = tuple[Counter[str], Counter[str]]
 Lengths = NDArray[np.int64]
