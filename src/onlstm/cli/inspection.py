@@ -16,7 +16,7 @@ from onlstm.errors import UserError
 from onlstm.models import is_run
 
 if TYPE_CHECKING:
-    from onlstm.draw import Item
+    from onlstm.draw import Diagram
     from onlstm.inspect import Inspection, Picture, Spread
     from onlstm.lm.config import LMConfig
 
@@ -69,7 +69,7 @@ def inspect(
 
         items = list(_items(found))
         title = f"{run.name}: what a sentence updates"
-        drawing = draw.figure if out.suffix.lower() == ".svg" else draw.html
+        drawing = draw.svg if out.suffix.lower() == ".svg" else draw.html
         files.write(out, drawing(items, title=title))
     warnings = [
         {"layer": spread.layer, "gate": spread.gate, "problem": problem, "text": _TEXTS[problem].format(spread)}
@@ -201,14 +201,14 @@ def _shades(values: Sequence[float], width: int) -> str:
     return "".join(_SHADES[round(4 * sum(group) / len(group))] for group in groups)
 
 
-def _items(found: "Inspection") -> Iterator["Item"]:
+def _items(found: "Inspection") -> Iterator["Diagram"]:
     """Yield what to draw of each layer: the tree, the distances and what is updated."""
-    from onlstm.draw import Item
+    from onlstm.draw import Diagram
     from onlstm.trees import tree_from_distances
 
     for each in found.pictures:
         tree = tree_from_distances(each.distances, found.shown)
         rows = list(zip(*_updated(each), strict=True)) or None
-        yield Item(
+        yield Diagram(
             tree=tree, distances=each.distances, gates=rows, title=f"Layer {each.layer}: {' '.join(found.shown)}"
         )

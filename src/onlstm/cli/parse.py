@@ -174,10 +174,10 @@ def _rows(kind: Format, records: Iterable[Record], width: int | None = None) -> 
 def _picture(kind: Format, records: Iterable[Record]) -> str:
     from onlstm import draw
 
-    items = [draw.Item(tree=found.tree, distances=found.distances) for found, _ in records if found.tree]
+    items = [draw.Diagram(tree=found.tree, distances=found.distances) for found, _ in records if found.tree]
     if not items:
         raise UserError("no sentence with words, so there is nothing to draw")
-    drawn = draw.figure(items) if kind == "svg" else draw.html(items) if kind == "html" else draw.latex(items)
+    drawn = draw.svg(items) if kind == "svg" else draw.html(items) if kind == "html" else draw.latex(items)
     return f"{drawn.rstrip()}\n"
 
 

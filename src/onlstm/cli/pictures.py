@@ -19,7 +19,7 @@ from onlstm.errors import UserError
 from onlstm.models import DEFAULT, is_run
 
 if TYPE_CHECKING:
-    from onlstm.draw import Item
+    from onlstm.draw import Diagram
     from onlstm.parser import Parser
     from onlstm.trees import Tree
     from onlstm.trees.treebank import Treebank
@@ -74,7 +74,7 @@ def draw(
     Figures 1 and A.1 of the paper, model left and gold right, are the like of
     `onlstm draw RUN --gold TREEBANK --select 4,10-14 --plain --out figure.tex`.
     """
-    from onlstm.draw import Item
+    from onlstm.draw import Diagram
 
     kind = format or _format(out)
     run, source = _arguments(sources(*words), gold)
@@ -89,7 +89,7 @@ def draw(
         items = [item for each in chosen if (item := _parsed(parser, each))]
     else:
         chosen = _chosen(_with_gold(found, gold, profile), select, find, max)
-        items = [Item(tree=each.tree, gold=each.gold, distances=each.distances) for each in chosen if each.tree]
+        items = [Diagram(tree=each.tree, gold=each.gold, distances=each.distances) for each in chosen if each.tree]
     if not items:
         raise UserError("there is no sentence with words in it to draw")
     if plain:
@@ -199,13 +199,13 @@ def _record(line: str, place: str) -> Iterator[_Sentence]:
     """Yield the sentence of a line of `onlstm parse --format json`, unless it has no words."""
     import json
 
-    from onlstm.draw import Item
+    from onlstm.draw import Diagram
     from onlstm.trees.tree import Tree
 
     try:
         record = json.loads(line)
         if record["words"]:
-            item = Item(tree=Tree.from_json(line), distances=record.get("distances"))
+            item = Diagram(tree=Tree.from_json(line), distances=record.get("distances"))
             yield _Sentence(text=item.name, tree=item.tree, distances=item.distances)
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
@@ -240,9 +240,9 @@ def _numbers(select: str, count: int) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def _parsed(parser: "Parser", sentence: _Sentence) -> "Item | None":
+def _parsed(parser: "Parser", sentence: _Sentence) -> "Diagram | None":
     """Return a sentence with the run's tree, distances and gates; None if it has no words."""
-    from onlstm.draw import Item
+    from onlstm.draw import Diagram
     from onlstm.trees import tree_from_distances
 
     found = parser.parse(list(sentence.words) or sentence.text)
@@ -253,7 +253,7 @@ def _parsed(parser: "Parser", sentence: _Sentence) -> "Item | None":
     words = sentence.gold.words if sentence.gold and sentence.words else found.words
     gates = [[row[i] for i in kept] for row in _gates(parser, list(sentence.words) or sentence.text)]
     tree = tree_from_distances(d, words, parser.decoder)
-    return Item(tree=tree, gold=sentence.gold, distances=d, gates=gates or None)
+    return Diagram(tree=tree, gold=sentence.gold, distances=d, gates=gates or None)
 
 
 def _gates(parser: "Parser", sentence: str | list[str]) -> list[list[float]]:
@@ -274,11 +274,11 @@ def _gates(parser: "Parser", sentence: str | list[str]) -> list[list[float]]:
     return list(gates.float().T.tolist())
 
 
-def _content(kind: Format, items: "list[Item]", title: str) -> str:
+def _content(kind: Format, items: "list[Diagram]", title: str) -> str:
     from onlstm import draw as pictures
 
     if kind == "svg":
-        return pictures.figure(items) + "\n"
+        return pictures.svg(items) + "\n"
     if kind != "tree":
         return pictures.html(items, title=title) if kind == "html" else pictures.latex(items)
     width, lines = shutil.get_terminal_size().columns, list[str]()

@@ -1,19 +1,21 @@
-"""A tree for the terminal: the root at the left, one line a word; in sections where it would be too wide."""
+"""A tree for the terminal: the root at the left, one line per word; in sections where it would be too wide."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import re
+import sys
+from collections.abc import Iterator
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, NamedTuple
 
-from onlstm.draw.item import columns, drawn_nodes, parents, visible
+from rich.cells import cell_len, set_cell_size
+
+from onlstm.draw.diagram import fold, visible
 
 if TYPE_CHECKING:
-    from onlstm.trees.tree import Tree
-
-_Node = tuple[int, int, str]
-"""Start, end and label, which may be empty."""
+    from onlstm.trees.tree import Node, Tree
 
 
 def text(tree: "Tree", width: int | None = None) -> Iterator[str]:
-    """Yield the lines of a drawing; with `width`, of so many columns at most (at least 20).
+    """Yield the lines of a drawing; with `width`, of at most that many columns (and at least 20).
 
     What is too deep for the width stands below as a section of its own: `▸1` in the tree is the tree under `▸1`.
     Without a width the lines of a tree of n words may be 2n columns long.
@@ -34,107 +36,62 @@ def text(tree: "Tree", width: int | None = None) -> Iterator[str]:
               └─┬─ old
                 └─ woods
     """
-    words = [visible(word) for word in tree.words]
-    nodes = [(start, end, visible(label or "")) for start, end, label in drawn_nodes(tree)]
-    if width is None or not nodes:
-        yield from _lines(words, nodes)
-        return
-    width = max(20, width)
-    words = [_clipped(word, width // 2) for word in words]
-    nodes = [(start, end, _clipped(label, width // 4)) for start, end, label in nodes]
-    after, cut = _cuts(words, nodes, width)
-    roots = [0]
-    for number, root in enumerate(roots):  # each section adds those of the ones cut off from it
+    drawing = _Drawing(tree, sys.maxsize if width is None else max(20, width))
+    sections = [fold(tree, drawing.word, drawing.node)]
+
+    def reference(match: re.Match[str]) -> str:
+        sections.append(drawing.cut[int(match[1])])
+        return f"▸{len(sections) - 1}"
+
+    for number, section in enumerate(sections):
         if number:
             yield f"▸{number}"
-        yield from _lines(*_section(words, nodes, root, after, cut, roots))
+        for parts in section.lines:
+            line = re.sub("\0(.*)", reference, "".join(reversed(parts)))
+            yield line[section.lines[0][-1].startswith(" ") :]
 
 
-def _section(
-    words: Sequence[str], nodes: Sequence[_Node], root: int, after: Sequence[int], cut: set[int], roots: list[int]
-) -> tuple[list[str], list[_Node]]:
-    """Return the words and nodes under a node, references to the nodes cut off instead of these; add them to roots."""
-    shown: list[str] = []
-    inside: list[_Node] = []
-    place = {}  # from words of the sentence to those of the section
-    i, k = nodes[root][0], root
-    while i < nodes[root][1]:
-        place[i] = len(shown)
-        while k < after[root] and nodes[k][0] == i and (k == root or k not in cut):
-            inside.append(nodes[k])
-            k += 1
-        if k < after[root] and nodes[k][0] == i:
-            shown.append(f"▸{len(roots)}")
-            roots.append(k)
-            i, k = nodes[k][1], after[k]
-        else:
-            shown.append(words[i])
-            i += 1
-    place[i] = len(shown)
-    return shown, [(place[start], place[end], label) for start, end, label in inside]
+class _Block(NamedTuple):
+    """The drawing of a node: the parts of its lines, each from right to left, and its columns."""
+
+    lines: list[list[str]]
+    width: int
+
+    def prefix(self, first: str, others: str) -> None:
+        for line, part in zip(self.lines, chain([first], repeat(others)), strict=False):
+            line.append(part)
 
 
-def _cuts(words: Sequence[str], nodes: Sequence[_Node], width: int) -> tuple[list[int], set[int]]:
-    """Return the index after each node's last descendant, and the nodes to draw apart.
+class _Drawing:
+    """A tree, drawn from the words up: a child that would be too wide for its parent is cut off."""
 
-    From the words up, a node is cut off as soon as it is too wide for its parent: no other way needs fewer sections.
-    """
-    of_nodes, of_words = parents(nodes, len(words))
-    kids, below = [0] * len(nodes), [0] * len(nodes)
-    for k in (*of_nodes, *of_words):
-        if k >= 0:
-            kids[k] += 1
-    for word, k in zip(words, of_words, strict=True):
-        if k >= 0:
-            below[k] = max(below[k], 1 + columns(word))
-    head = [2 * (kids[k] > 1) + (columns(label) + 2 if label else 0) for k, (_, _, label) in enumerate(nodes)]
-    after, cut = [k + 1 for k in range(len(nodes))], set()
-    reference = len(f" ▸{len(nodes)}")
-    for k in reversed(range(len(nodes))):
-        up, need = of_nodes[k], head[k] + below[k]
-        if up < 0:
-            continue
-        after[up] = max(after[up], after[k])
-        if head[up] + need > width:
-            cut.add(k)
-            need = reference
-        below[up] = max(below[up], need)
-    return after, cut
+    def __init__(self, tree: "Tree", limit: int) -> None:
+        self.tree, self.limit = tree, limit
+        self.cut: list[_Block] = []
+        """From below; "\\0k" stands for number k in the drawing."""
 
+    def word(self, i: int) -> _Block:
+        text = f" {self._clipped(self.tree.words[i], 2)}"
+        return _Block([[text]], cell_len(text))
 
-def _lines(words: Sequence[str], nodes: Sequence[_Node]) -> Iterator[str]:
-    """Yield the drawing of words and preorder nodes."""
-    forks: list[tuple[str, int, int]] = []  # blanks before its column, end of its present child, its own end
-    k = 0
-    for i, word in enumerate(words):
-        opened = []
-        while k < len(nodes) and nodes[k][0] == i:
-            opened.append(nodes[k])
-            k += 1
-        ends = [*(end for _, end, _ in opened), i + 1]
-        while forks and forks[-1][2] <= i:
-            forks.pop()
-        if forks:
-            pad, _, end = forks.pop()
-            forks.append((pad, ends[0], end))
-        line = "".join(pad + ("│ " if child < end else "  ") for pad, child, end in forks[:-1])
-        line += "".join(pad + ("├─" if child < end else "└─") for pad, child, end in forks[-1:])
-        start = len(line)
-        for (_, end, label), child in zip(opened, ends[1:], strict=True):
-            if label:
-                line += " " * bool(line) + label
-            if child < end:
-                line += " " * bool(label or len(line) > start)
-                forks.append((" " * columns(line[start:]), child, end))
-                line += "┬─"
-                start = len(line)
-        yield line + " " * bool(line) + word
+    def node(self, node: "Node", children: list[_Block]) -> _Block:
+        several = len(children) > 1
+        head = (f" {self._clipped(node.label, 4)}" + " " * several) if node.label else ""
+        indent = cell_len(head) + 2 * several
+        for k, child in enumerate(children):
+            if len(child.lines) > 1 and indent + child.width > self.limit:
+                self.cut.append(child)
+                children[k] = child = _Block([[f" \0{len(self.cut) - 1}"]], len(f" ▸{len(self.tree.nodes)}"))
+            if several:
+                last = k == len(children) - 1
+                child.prefix("┬─" if k == 0 else "└─" if last else "├─", "  " if last else "│ ")
+        block = _Block(
+            [line for child in children for line in child.lines], indent + max(child.width for child in children)
+        )
+        block.prefix(head, " " * cell_len(head))
+        return block
 
-
-def _clipped(text: str, width: int) -> str:
-    """Return the text, cut so that it takes no more columns than the width."""
-    if columns(text) <= width:
-        return text
-    while columns(text) >= width:
-        text = text[: len(text) - max(1, (columns(text) - width) // 2)]
-    return text + "…"
+    def _clipped(self, text: str, share: int) -> str:
+        """Return the text, cut to a share of the columns."""
+        text, most = visible(text), self.limit // share
+        return text if cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "…"

@@ -160,7 +160,7 @@ class Tree:
 
     def _repr_svg_(self) -> str:
         """Return the picture that notebooks show."""
-        from onlstm.draw.picture import svg
+        from onlstm.draw.svg import svg
 
         return svg(self)
 

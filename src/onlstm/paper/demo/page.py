@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from onlstm import draw
-from onlstm.draw.pages import sentence
 from onlstm.inspect import inspect
 from onlstm.lm.model import LanguageModel
 from onlstm.paper.parsing.rows import Row
@@ -99,11 +98,10 @@ def page(
     steps = [record["step"] for record in max(curves.values(), key=len)]
     perplexity = {name: [math.exp(record["loss"]) for record in curve] for name, curve in curves.items()}
     f1 = [record["f1"] for record in curves["ON-LSTM"]]
-    against = {f"ON-LSTM, layer {LAYER}": f1, "best of left, right, balanced, random": [found.best_trivial] * len(f1)}
-    size: Any = {"width": 560, "height": 300}
+    against = {f"ON-LSTM, layer {LAYER}": f1, "best baseline": [found.best_trivial] * len(f1)}
     charts = [
-        draw.curve(perplexity, x=steps, title="Perplexity, training text", x_label="step", **size),
-        draw.curve(against, x=steps, title=f"F1 ({RULE}), validation", x_label="step", y_range=(0, 100), **size),
+        draw.curve([draw.Line(name=name, values=row) for name, row in rows.items()], x=steps, x_label="step", y_label=y)
+        for rows, y in ((perplexity, "perplexity of the training text"), (against, f"F1 ({RULE}), validation"))
     ]
     chosen = sorted(gold, key=lambda tree: abs(len(tree.words) - 10))[:_SHOWN]
     return draw.page(
@@ -112,14 +110,14 @@ def page(
             (found.summary(), f"<table>{table}</table><p class=grey>{_ABOUT_TABLE}</p>"),
             ("While it learns", f'<div class="pair">{"".join(charts)}</div>'),
             ("Test sentences", f"<p class=grey>{_ABOUT_TREES}</p>"),
-            *((" ".join(tree.words), sentence(_item(model, tree))) for tree in chosen),
+            *((" ".join(tree.words), draw.pair(_item(model, tree))) for tree in chosen),
         ],
     )
 
 
-def _item(model: LanguageModel, gold: Tree) -> draw.Item:
+def _item(model: LanguageModel, gold: Tree) -> draw.Diagram:
     picture = inspect(model, [" ".join(gold.words)], layer=LAYER).pictures[0]
-    return draw.Item(
+    return draw.Diagram(
         tree=tree_from_distances(picture.distances, gold.words, DECODER),
         gold=gold,
         distances=picture.distances,

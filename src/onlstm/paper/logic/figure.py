@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onlstm import files
-from onlstm.draw import curve
+from onlstm.draw import Line, curve
 from onlstm.paper.logic.data import LENGTHS
 
 _X, _Y = "operators in the longer formula", "accuracy in %"
@@ -51,17 +51,11 @@ def svg(found: Mapping[str, Any]) -> str:
     """Return the figure of a result; the shades reach from the worst to the best seed."""
     rows = list(_summary(found))
     ours = {_model(name): name for name, *_ in rows if not _quoted(name)}
-    return curve(
-        {name: mean for name, mean, _ in rows},
-        x=LENGTHS,
-        bands={name: spread for name, _, spread in rows if spread},
-        marker=_boundary(found),
-        faint={name: ours.get(_model(name), "") for name, *_ in rows if _quoted(name)},
-        x_label=_X,
-        y_label=_Y,
-        width=760,
-        height=460,
-    )
+    lines = [
+        Line(name=name, values=mean, band=spread, like=ours.get(_model(name), "") if _quoted(name) else None)
+        for name, mean, spread in rows
+    ]
+    return curve(lines, x=LENGTHS, marker=_boundary(found), x_label=_X, y_label=_Y)
 
 
 def png(found: Mapping[str, Any], path: Path) -> bool:
