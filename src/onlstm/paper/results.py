@@ -11,7 +11,7 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from onlstm import __version__, files
 from onlstm.errors import UserError
@@ -36,6 +36,16 @@ class Origin:
     threads: int
     machine: str
     notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Generic[Content]):
+    """One result file."""
+
+    file: str
+    """Its name without .json, which is unique in a folder; a run's own name is not."""
+    origin: Origin
+    content: Content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +113,22 @@ def read(path: Path) -> dict[str, Any]:
     return dict(record)
 
 
+def load(folder: Path, contents: Mapping[str, type]) -> list[Result[Any]]:
+    """Return the results in a folder, by file name; `contents` has the type of each kind's content."""
+    paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
+    if not paths:
+        way = f"get some with `onlstm train ... --out RUN` and copy RUN/result.json to {folder / 'NAME.json'}"
+        raise UserError(f"{folder}: no results (*.json) there; {way}")
+    results: list[Result[Any]] = []
+    for path in paths:
+        record = read(path)
+        origin = typed(Origin, record, str(path))
+        if origin.kind not in contents:
+            raise UserError(f"{path}: unknown kind {origin.kind!r}; known: {', '.join(contents)}")
+        results.append(Result(file=path.stem, origin=origin, content=typed(contents[origin.kind], record, str(path))))
+    return results
+
+
 def plain(value: Any) -> Any:
     """Return a value as JSON data: dataclasses become objects, sequences lists, numbers that are not finite null."""
     if is_dataclass(value):
@@ -135,29 +161,31 @@ def typed(kind: type[Content], data: Any, where: str) -> Content:
 
 def _value(hint: Any, data: Any, where: str) -> Any:
     """Return JSON data as a value of the type `hint`."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any or (origin is Literal and data in arguments):
+    origin, arguments = get_origin(hint) or hint, get_args(hint)
+    if hint is Any or (data is None and type(None) in arguments):
         return data
+    if is_dataclass(hint):
+        return typed(hint, data, where)  # type: ignore[arg-type]
     if origin in (Union, types.UnionType):
+        problems = []
         for choice in arguments:
             try:
                 return _value(choice, data, where)
             except UserError as error:
-                problem = error
-        raise problem
-    if is_dataclass(hint):
-        return typed(hint, data, where)  # type: ignore[arg-type]
-    if origin and issubclass(origin, Mapping) and isinstance(data, Mapping):
+                problems.append(error)
+        raise problems[0]
+    if origin is Mapping and isinstance(data, Mapping):
         return {key: _value(arguments[1], item, f"{where}.{key}") for key, item in data.items()}
-    if origin and issubclass(origin, Sequence) and isinstance(data, list):
-        members = arguments if origin is tuple and arguments[-1] is not ... else arguments[:1] * len(data)
-        items = [
-            _value(member, item, f"{where}[{k}]") for k, (member, item) in enumerate(zip(members, data, strict=False))
-        ]
-        return tuple(items) if origin is tuple else items
-    kinds = {float: (int, float), type(None): (type(None),)}.get(hint, hint if isinstance(hint, type) else ())
-    if not isinstance(data, kinds) or (isinstance(data, bool) and hint is not bool):
-        raise UserError(f"{where}: {getattr(hint, '__name__', hint)} is needed, not {json.dumps(data):.40}")
+    if origin in (Sequence, tuple) and isinstance(data, list):
+        members = arguments[:1] * len(data) if origin is Sequence or arguments[-1] is ... else arguments
+        if len(members) == len(data):
+            items = enumerate(zip(members, data, strict=True))
+            return tuple(_value(member, item, f"{where}[{k}]") for k, (member, item) in items)
+    scalars: Any = {str: str, bool: bool, int: int, float: (int, float)}.get(origin, ())
+    fits = data in arguments if origin is Literal else isinstance(data, scalars)
+    if not fits or (isinstance(data, bool) and hint is not bool):
+        name = " or ".join(map(str, arguments)) if origin is Literal else origin.__name__
+        raise UserError(f"{where}: {name} is needed, not {json.dumps(data):.40}")
     return data
 
 
