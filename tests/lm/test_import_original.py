@@ -9,9 +9,11 @@ import io
 import operator
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
+import tarfile
 import tracemalloc
 import types
 import zipfile
@@ -24,8 +26,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from onlstm.errors import UserError
-from onlstm.lm.config import LMConfig
-from onlstm.lm.import_original import read_checkpoint, to_onlstm
+from onlstm.lm.import_original import read_checkpoint
 from onlstm.lm.model import LanguageModel
 
 # Stand-ins with the names and attributes of the original's classes, and none of its code.
@@ -106,6 +107,12 @@ def original(tmp_path_factory):
     hide()
 
 
+def ours(name):
+    """Return our name of a weight, given the original's."""
+    name = name.replace("encoder.", "embedding.").replace("rnn.cells.", "layers.").replace(".ih.0.", ".ih.")
+    return re.sub(r"([ih]h)\.(\w+)$", r"\2_\1_l0", name)
+
+
 def save(value, path, zipped, **options):
     torch.save(value, path, _use_new_zipfile_serialization=zipped, **options)
     return path
@@ -128,7 +135,7 @@ def checkpoint(original, tmp_path):
         )
         path = save(value, tmp_path / "OLD.pt", zipped)
         original.hide()
-        weights = {k: v.detach().clone() for k, v in model.state_dict().items() if not k.endswith("._weight")}
+        weights = {ours(k): v.detach().clone() for k, v in model.state_dict().items() if not k.endswith("._weight")}
         return path, weights
 
     return make
@@ -149,29 +156,18 @@ def refusal(path):
 @pytest.mark.parametrize("tied", [True, False])
 def test_reads_what_the_original_saves(checkpoint, zipped, dtype, tied):
     path, weights = checkpoint(zipped, dtype=dtype, tied=tied, asgd=tied)
-    found = read_checkpoint(path)
+    config, state = read_checkpoint(path)
     assert not set(SOURCES) & set(sys.modules)
-    assert set(found.tensors) == set(weights)
+    assert {name: tensor.shape for name, tensor in LanguageModel(config).state_dict().items()} == {
+        name: tensor.shape for name, tensor in weights.items()
+    }
     for name, weight in weights.items():
-        assert found.tensors[name].dtype == dtype
-        assert torch.equal(found.tensors[name], weight), name
-    assert (found.sizes, found.chunk_size, found.tied) == ((6, 12, 6), 3, tied)
-    rates = {"embedding": 0.1, "input": 0.5, "hidden": 0.25, "output": 0.4}  # 0.25: what the stack applies
-    assert found.dropouts == {f"dropout_{k}": p for k, p in rates.items()} | {"weight_dropout": 0.45}
-
-
-@zip_or_not
-def test_becomes_our_model(checkpoint, zipped):
-    for tied in (True, False):
-        path, weights = checkpoint(zipped, tied=tied)
-        config, state = to_onlstm(read_checkpoint(path))
-        ours = LanguageModel(LMConfig(**config)).state_dict()
-        expected = {name: tensor.shape for name, tensor in ours.items() if not (tied and name == "decoder.weight")}
-        assert {name: tensor.shape for name, tensor in state.items()} == expected
-        assert torch.equal(state["layers.1.weight_ih_l0"], weights["rnn.cells.1.ih.0.weight"])
-        assert torch.equal(state["layers.1.bias_hh_l0"], weights["rnn.cells.1.hh.bias"])
-        assert torch.equal(state["embedding.weight"], weights["encoder.weight"])
-        assert (config["weight_dropout"], config["weight_dropout_scale"]) == (0.45, "original")
+        assert state[name].dtype == dtype
+        assert torch.equal(state[name], weight), name
+    assert (config.embedding_size, config.sizes, config.chunk_size, config.tied) == (6, (12, 6), 3, tied)
+    assert (config.rnn, config.vocab_size, config.weight_dropout_scale) == ("onlstm", 11, "original")
+    rates = config.dropout_embedding, config.dropout_input, config.dropout_hidden, config.dropout_output
+    assert (*rates, config.weight_dropout) == (0.1, 0.5, 0.25, 0.4, 0.45)  # 0.25: what the stack applies
 
 
 @zip_or_not
@@ -180,13 +176,11 @@ def test_becomes_our_model(checkpoint, zipped):
 )
 def test_a_state_dict_needs_the_weight_dropout(checkpoint, zipped, wrap):
     path, weights = checkpoint(zipped, wdrop=0.0, only=lambda model: wrap(model.state_dict()))
-    found = read_checkpoint(path)
-    assert all(torch.equal(found.tensors[name], weight) for name, weight in weights.items())
-    assert found.tied
-    assert not found.dropouts
-    with pytest.raises(UserError, match=r"OLD\.pt: is a state dict.*--weight-dropout"):
-        to_onlstm(found)
-    assert to_onlstm(found, weight_dropout=0.4)[0]["weight_dropout"] == 0.4
+    config, state = read_checkpoint(path, 0.4)
+    assert all(torch.equal(state[name], weight) for name, weight in weights.items())
+    assert config.tied
+    assert (config.weight_dropout, config.dropout_input) == (0.4, 0.0)
+    assert refusal(path).startswith("is a state dict, which does not say the weight dropout")
 
 
 def test_reads_other_protocols_and_a_model_alone(checkpoint, original, tmp_path):
@@ -195,7 +189,7 @@ def test_reads_other_protocols_and_a_model_alone(checkpoint, original, tmp_path)
             model = original("model").RNNModel()
             path = save(model, tmp_path / "OLD.pt", zipped, pickle_protocol=protocol)
             original.hide()
-            assert torch.equal(read_checkpoint(path).tensors["decoder.bias"], model.decoder.bias)
+            assert torch.equal(read_checkpoint(path)[1]["decoder.bias"], model.decoder.bias)
 
 
 def test_reads_weights_saved_on_a_gpu(checkpoint):
@@ -204,7 +198,7 @@ def test_reads_weights_saved_on_a_gpu(checkpoint):
     cpu, cuda = (b"X" + struct.pack("<I", len(name)) + name for name in (b"cpu", b"cuda:0"))
     assert cpu in data
     path.write_bytes(data.replace(cpu, cuda))
-    assert torch.equal(read_checkpoint(path).tensors["encoder.weight"], weights["encoder.weight"])
+    assert torch.equal(read_checkpoint(path)[1]["embedding.weight"], weights["embedding.weight"])
 
 
 def test_reads_the_backend_that_modules_had_in_torch_1_0(checkpoint, monkeypatch):
@@ -221,7 +215,7 @@ def test_reads_the_backend_that_modules_had_in_torch_1_0(checkpoint, monkeypatch
     _get_thnn_function_backend.__qualname__ = _get_thnn_function_backend.__name__
     monkeypatch.setitem(sys.modules, old.__name__, old)
     path, weights = checkpoint(change=lambda model: setattr(model.encoder, "_backend", Backend()))
-    assert torch.equal(read_checkpoint(path).tensors["encoder.weight"], weights["encoder.weight"])
+    assert torch.equal(read_checkpoint(path)[1]["embedding.weight"], weights["embedding.weight"])
 
 
 def test_reads_views_of_a_larger_storage(checkpoint):
@@ -229,7 +223,7 @@ def test_reads_views_of_a_larger_storage(checkpoint):
         model.encoder.weight.data = torch.randn(6, 30).t()[7:29:2]
 
     path, weights = checkpoint(change=view)
-    assert torch.equal(read_checkpoint(path).tensors["encoder.weight"], weights["encoder.weight"])
+    assert torch.equal(read_checkpoint(path)[1]["embedding.weight"], weights["embedding.weight"])
 
 
 # What must not run. Each is tried as a bare pickle and as the object of either format.
@@ -278,6 +272,7 @@ def zip_file(data, compression=zipfile.ZIP_STORED, byteorder=sys.byteorder, stor
         archive.writestr("archive/data.pkl", data)
         archive.writestr("archive/byteorder", byteorder)
         archive.writestr("archive/data/0", storage)
+        archive.writestr("archive/version", "3\n")
     return stream.getvalue()
 
 
@@ -286,7 +281,8 @@ def test_nothing_in_a_hostile_pickle_runs(tmp_path):
     for name, data in hostile_pickles(marker):
         for wrap in (bytes, legacy_file, zip_file):
             path.write_bytes(wrap(data))
-            assert refusal(path) == f"refuses to load {name}: not part of an ON-LSTM checkpoint"
+            refused = f"refuses to load {name}: not part of an ON-LSTM checkpoint"
+            assert refusal(path) == (refused if wrap is not bytes else "is not a file that torch.save wrote")
             assert not marker.exists()
     assert 240 not in copyreg._inverted_registry
 
@@ -300,14 +296,15 @@ def test_the_hostile_pickles_would_run(tmp_path):
             marker.unlink()
 
 
+NO_MODEL = "holds no model or state dict of the original ON-LSTM code"
 MODEL = b"\x80\x02cmodel\nRNNModel\n"
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (MODEL + b"X\x01\0\0\0a\x85R.", "refuses to load model.RNNModel called with arguments"),
-        (MODEL + b"X\x01\0\0\0a\x85\x81.", "refuses to load model.RNNModel called with arguments"),
+        (MODEL + b"X\x01\0\0\0a\x85R.", NO_MODEL),
+        (MODEL + b"X\x01\0\0\0a\x85\x81.", NO_MODEL),
         (b"\x80\x02(imodel\nRNNModel\n.", "refuses the pickle opcode INST"),
         (b"\x80\x02(cmodel\nRNNModel\no.", "refuses the pickle opcode OBJ"),
         (b"\x80\x02\x82\xf1.", "refuses the pickle opcode EXT1"),
@@ -317,11 +314,11 @@ MODEL = b"\x80\x02cmodel\nRNNModel\n"
         (MODEL + b"X\x05\0\0\0hellob.", "is cut short or damaged"),
         (b"\x80\x02X\x05\0\0\0helloQ.", "is cut short or damaged"),  # persistent ids
         (b"\x80\x02(X\x07\0\0\0storageK\x01tQ.", "is cut short or damaged"),
-        (b"\x80\x02(X\x06\0\0\0moduleK\x01tQ.", "is cut short or damaged"),
+        (b"\x80\x02(X\x06\0\0\0moduleK\x01tQ.", NO_MODEL),
         (b"\x80\x02Nr\xff\xff\xff\x7f.", "is cut short or damaged"),  # a memo of gigabytes
         (b"\x80\x02" + b"N0" * 100_000 + b"N.", "refuses the pickle opcode POP"),
         (b"\x80\x02(" + b"N" * 100_000 + b"t.", "is cut short or damaged"),
-        (b"\x80\x02})" + b"\x85" * 40_000 + b"Ns.", "holds no ON-LSTM: only dict"),  # a key that is deep to hash
+        (b"\x80\x02})" + b"\x85" * 40_000 + b"Ns.", NO_MODEL),  # a key that is deep to hash
     ],
 )
 def test_ways_round_the_name_check_are_shut(tmp_path, data, says):
@@ -357,16 +354,17 @@ def test_tensors_stay_within_their_storage_and_the_file(tmp_path, numel, offset,
 
     class Pickler(pickle.Pickler):
         def persistent_id(self, value):
-            return ("storage", torch.FloatStorage, "0", "cpu", numel) if isinstance(value, Storage) else None
+            view = () if zipped else (None,)
+            return ("storage", torch.FloatStorage, "0", "cpu", numel, *view) if isinstance(value, Storage) else None
 
     rebuild = reduced(torch._utils._rebuild_tensor_v2, Storage(), offset, size, stride, False, {})
-    stream = io.BytesIO()
-    Pickler(stream, 2).dump({"rnn.cells.0.ih.0.weight": rebuild})
     path = tmp_path / "OLD.pt"
     tail = pickle.dumps(["0"], 2) + struct.pack("=q", numel) + bytes(32)
-    fits = numel == 8 and size == (8,)
-    for data in (legacy_file(stream.getvalue(), tail), zip_file(stream.getvalue(), storage=bytes(32))):
-        path.write_bytes(data)
+    fits = numel == 8 and size in ((8,), [4])
+    for zipped in (False, True):
+        Pickler(stream := io.BytesIO(), 2).dump({"rnn.cells.0.ih.0.weight": rebuild})
+        data = stream.getvalue()
+        path.write_bytes(zip_file(data, storage=bytes(32)) if zipped else legacy_file(data, tail))
         tracemalloc.start()
         assert refusal(path).startswith("lacks the weight rnn.cells.0.hh.weight" if fits else "is cut short or damaged")
         peak = tracemalloc.get_traced_memory()[1]
@@ -395,11 +393,11 @@ def test_a_bent_file_gives_one_line_or_a_checkpoint(checkpoint, zipped):
             content[place] = byte
         path.write_bytes(content[:end])
         try:
-            found = read_checkpoint(path)
+            _, weights = read_checkpoint(path)
         except UserError:
             assert "\n" not in refusal(path)
         else:
-            assert all(weight.isfinite().all() for weight in found.tensors.values())
+            assert all(weight.isfinite().all() for weight in weights.values())
 
     bend()
 
@@ -423,18 +421,14 @@ def test_text_is_not_a_checkpoint(tmp_path, text):
 
 
 @zip_or_not
-def test_other_peoples_checkpoints_are_named(tmp_path, original, zipped):
+def test_other_peoples_checkpoints_are_refused(tmp_path, original, zipped):
     awd = original("model").RNNModel()
     del awd.rnn
-    for value, says in [
-        ({"conv.weight": torch.ones(2)}, "holds no ON-LSTM: only conv.weight"),
-        (nn.LSTM(2, 3).state_dict(), "holds no ON-LSTM: only weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0"),
-        (nn.Linear(2, 3), "holds no ON-LSTM: only torch.nn.modules.linear.Linear"),
-        ([awd, None], "holds no ON-LSTM: only model.RNNModel, NoneType"),
-        (torch.ones(3), "holds no ON-LSTM: only torch._utils._rebuild_tensor_v2"),
-        ({"args": argparse.Namespace(lr=1)}, "refuses to load argparse.Namespace: not part of an ON-LSTM checkpoint"),
-    ]:
-        assert refusal(save(value, tmp_path / "OLD.pt", zipped)) == says
+    values = [{"conv.weight": torch.ones(2)}, nn.LSTM(2, 3).state_dict(), nn.Linear(2, 3), [awd, None], torch.ones(3)]
+    for value in values:
+        assert refusal(save(value, tmp_path / "OLD.pt", zipped)) == NO_MODEL
+    path = save({"args": argparse.Namespace(lr=1)}, tmp_path / "OLD.pt", zipped)
+    assert refusal(path) == "refuses to load argparse.Namespace: not part of an ON-LSTM checkpoint"
     original.hide()
 
 
@@ -445,9 +439,9 @@ def test_files_that_are_not_there_or_not_torchs(tmp_path):
         archive.writestr("letter.txt", "hello")
     assert refusal(tmp_path / "OLD.pt") == "is a zip archive, but not one that torch.save wrote"
     (tmp_path / "OLD.pt").write_bytes(zip_file(b"\x80\x02N."))
-    assert refusal(tmp_path / "OLD.pt") == "holds no ON-LSTM: only NoneType"
+    assert refusal(tmp_path / "OLD.pt") == NO_MODEL
     (tmp_path / "OLD.pt").write_bytes(zip_file(b"\x80\x02N.", byteorder=b"middle"))
-    assert refusal(tmp_path / "OLD.pt").startswith("was written on a middle-endian machine")
+    assert refusal(tmp_path / "OLD.pt").startswith("is cut short or damaged")
 
 
 def set_weight(name, tensor):
@@ -461,7 +455,7 @@ def set_weight(name, tensor):
         (lambda m: m.decoder.bias.data.fill_(float("nan")), "decoder.bias holds values that are not finite"),
         (set_weight("decoder.bias", nn.Parameter(torch.ones(7))), "decoder.bias should be of size (11,), not (7,)"),
         (set_weight("decoder.bias", None), "lacks the weight decoder.bias"),
-        (lambda m: m.rnn.cells.append(m.rnn.cells[0]), "decoder.weight should be of size (11, 12), not (11, 6)"),
+        (lambda m: m.rnn.cells.append(m.rnn.cells[0]), "model.tied: the last layer has 12 neurons, the embedding 6"),
         (lambda m: setattr(m.rnn.cells[1].hh, "dropout", 0.1), "rnn.cells.*.hh.dropout should be one rate"),
         (lambda m: setattr(m, "dropouti", "half"), "dropouti should be one rate from 0 to below 1"),
     ],
@@ -475,7 +469,35 @@ def test_one_chunk_size_for_all_layers(checkpoint):
         for part in (model.rnn.cells[1].ih[0], model.rnn.cells[1].hh):
             part.weight.data, part.bias.data = part.weight.data[:-2], part.bias.data[:-2]
 
-    assert refusal(checkpoint(change=narrow)[0]).startswith("the rows of rnn.cells.*.hh.weight are not")
+    assert refusal(checkpoint(change=narrow)[0]).startswith(
+        "rnn.cells.1.ih.0.weight should be of size (28, 12), not (26, 12)"
+    )
+
+
+def test_the_rows_give_a_chunk_size(checkpoint):
+    def narrow(model):
+        model.rnn.cells[0].hh.weight.data = model.rnn.cells[0].hh.weight.data[:-1]
+
+    assert refusal(checkpoint(change=narrow)[0]).startswith("the rows of rnn.cells.0.hh.weight are not")
+
+
+@pytest.mark.parametrize("place", ["archive/constants.pkl", "archive/code/constants.pkl"])
+def test_torchscript_is_never_handed_on(tmp_path, monkeypatch, place):
+    monkeypatch.setattr(torch.jit, "load", lambda *args, **options: pytest.fail("called"))
+    path = tmp_path / "OLD.pt"
+    path.write_bytes(zip_file(b"\x80\x02N."))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(place, b"\x80\x02N.")
+    assert refusal(path).startswith("is cut short or damaged")
+
+
+def test_a_tar_is_not_a_checkpoint(tmp_path):
+    name = pickle.dumps(MAGIC[0], 2).decode("latin-1")
+    with tarfile.open(tmp_path / "OLD.pt", "w", format=tarfile.USTAR_FORMAT, encoding="latin-1") as tar:
+        for member in (name, "storages", "tensors", "pickle"):
+            tar.addfile(tarfile.TarInfo(member))
+    assert (tmp_path / "OLD.pt").read_bytes().startswith(pickle.dumps(MAGIC[0], 2))
+    assert refusal(tmp_path / "OLD.pt").startswith("is cut short or damaged")
 
 
 def test_a_split_softmax_is_refused(checkpoint):

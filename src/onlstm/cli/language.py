@@ -159,14 +159,14 @@ def convert(
 
     Of a run, the model alone goes to --out, with a card (README.md) and a line on how far to trust its trees.
     """
+    from onlstm.lm import import_original
     from onlstm.paper import card
-    from onlstm.paper import convert as task
 
     started = time.perf_counter()
     if old.is_dir():
         model = card.ship(old, out, half=half, layer=layer, results=results, notes=note or ())
     else:
-        model = task.run(old, out, text or (), weight_dropout, lambda line: say(line, json))
+        model = import_original.convert(old, out, text or (), weight_dropout, lambda line: say(line, json))
     if json:
         emit("convert", started, None, {"run": out, "model": model.config})
         return
