@@ -58,7 +58,7 @@ def one_by_one(model: LanguageModel, text: list[list[str]], layer: int = 2) -> l
     found = []
     for words in text:
         ids = torch.tensor([model.tokenizer.eos_id, *model.tokenizer.ids(words)])[:, None]
-        _, _, distances = model.encode(ids, layers=layer)
+        distances = model.encode(ids, layers=layer).distances
         assert distances is not None
         d = distances.forget[layer - 1, 1:, 0].tolist()
         found.append((d, tree_from_distances(d, words)))

@@ -41,7 +41,7 @@ def one(found, layer, gate="forget"):
 def plainly(made, gate, layer):
     """Distances of each line with words."""
     kind = "lstm" if made.config.rnn == "lstm" else gate
-    found = [Parser(made, layer=layer, distance=kind).parse(line).distances for line in LINES]
+    found = [Parser(made, layer=layer, gates=kind).parse(line).distances for line in LINES]
     return [np.array(d) for d in found if d]
 
 

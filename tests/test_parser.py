@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from onlstm import parser as parsing
 from onlstm.errors import UserError
+from onlstm.lm import reader
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.parser import Parse, Parser
@@ -50,7 +50,7 @@ def near(distances):
 @pytest.mark.parametrize("decoder", ["paper", "unbiased"])
 def test_parse_is_the_plain_model_and_its_decoder(kind, decoder):
     small = model()
-    parser = Parser(small, decoder=decoder, distance=kind)
+    parser = Parser(small, decoder=decoder, gates=kind)
     for k, (words, found) in enumerate(zip(SENTENCES, parser.parse(SENTENCES), strict=True)):
         assert (found.id, found.words, found.layer, found.decoder) == (k, tuple(words), 2, decoder)
         assert found.distances == near(plainly(small, words, kind)[1])
@@ -203,7 +203,7 @@ def test_json_has_the_keys_of_the_contract():
 
 
 def test_lines_are_parsed_like_sentences_and_streamed(monkeypatch):
-    monkeypatch.setattr(parsing, "_SENTENCES", 3)
+    monkeypatch.setattr(reader, "CHUNK_SENTENCES", 3)
     parser, asked = Parser(model("generic")), []
     lines = ["The cat slept.\n", "\n", "A dog\r\n", "the old cat saw the dog\n", "a"]
     found = list(parser.parse_lines(lines))
@@ -220,7 +220,7 @@ def test_lines_are_parsed_like_sentences_and_streamed(monkeypatch):
 
     assert [each.id for each in islice(parser.parse_lines(endless()), 4)] == [0, 1, 2, 3]
     assert len(asked) == 6
-    monkeypatch.setattr(parsing, "_WORDS", 2)
+    monkeypatch.setattr(reader, "CHUNK_WORDS", 2)
     asked.clear()
     next(parser.parse_lines(endless()))
     assert len(asked) == 1
@@ -249,7 +249,7 @@ def test_a_bad_line_is_named_or_left_out():
         ({"layer": [1, 9]}, "^layer '9': there are 1"),
         ({"layer": 1.5}, "^layer '1.5': there are 1"),
         ({"decoder": "best"}, r"^decoder 'best': there are paper, unbiased$"),
-        ({"distance": "output"}, r"^distance 'output': there are forget, input, lstm$"),
+        ({"gates": "output"}, r"^gates 'output': there are forget, input, lstm$"),
         ({"words_at_once": 0}, r"^words_at_once 0: at least 1 is needed$"),
     ],
 )
@@ -282,10 +282,10 @@ def test_a_string_is_not_lines():
 
 
 def test_models_without_distances_or_words_are_refused():
-    with pytest.raises(UserError, match=r"^a model with LSTM layers has no distances; .* lstm"):
+    with pytest.raises(UserError, match=r"^gates forget: a model with LSTM layers has no master gates; .* lstm"):
         Parser(model(rnn="lstm"))
-    with pytest.raises(UserError, match=r"^distance lstm: only for models with LSTM layers"):
-        Parser(model(), distance="lstm")
+    with pytest.raises(UserError, match=r"^gates lstm: only for models with LSTM layers"):
+        Parser(model(), gates="lstm")
     bare = model()
     bare.tokenizer = None
     with pytest.raises(UserError, match="no tokenizer"):
@@ -299,9 +299,9 @@ def test_models_without_distances_or_words_are_refused():
 def test_a_run_is_loaded_with_options(tmp_path):
     small = model("generic")
     small.save(tmp_path / "run")
-    parser = Parser.load(tmp_path / "run", layer="last", decoder="unbiased", distance="input")
+    parser = Parser.load(tmp_path / "run", layer="last", decoder="unbiased", gates="input")
     text = "The old cat saw that dog."
-    assert parser.parse(text) == Parser(small, layer=3, decoder="unbiased", distance="input").parse(text)
+    assert parser.parse(text) == Parser(small, layer=3, decoder="unbiased", gates="input").parse(text)
     assert isinstance(parser.parse(text), Parse)
     with pytest.raises(UserError, match="no such model folder"):
         Parser.load(tmp_path / "none")
@@ -326,7 +326,7 @@ def test_an_lstm_parses_with_its_own_forget_gates(scale):
             d.append(1 - f.sigmoid().mean().item())
         expected.append(d[1:])
         x = torch.stack(out)
-    parser = Parser(small, distance="lstm", words_at_once=4)
+    parser = Parser(small, gates="lstm", words_at_once=4)
     [found] = parser.distances([words])
     for layer, d in zip(found, expected, strict=True):
         assert layer == pytest.approx(d, abs=1e-12)

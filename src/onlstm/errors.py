@@ -1,4 +1,4 @@
-"""The one exception for a user's mistake, which the command line prints before it exits with 2; and two checks."""
+"""The one exception for a user's mistake, which the command line prints before it exits with 2; and checks."""
 
 import difflib
 from collections.abc import Collection
@@ -20,3 +20,10 @@ def at_least(settings: object, prefix: str, **limits: float) -> None:
         value = getattr(settings, name)
         if not value >= limit:
             raise UserError(f"{prefix}{name} {value}: at least {limit:g} is needed")
+
+
+def at_least_one(**options: int) -> None:
+    """Raise a `UserError` that names the first option that is not positive."""
+    for name, value in options.items():
+        if value < 1:
+            raise UserError(f"{name} {value}: at least 1 is needed")

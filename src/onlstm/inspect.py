@@ -12,14 +12,10 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from onlstm.cell import MasterGates
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.score import at_least_one, evaluating, tokenizer_of
-from onlstm.parser import Layer, Parser
+from onlstm.lm.reader import Layers, layer_numbers, tokenizer_of
 from onlstm.trees.decode import Decoder, tree_from_distances
 from onlstm.trees.f1 import tied
 
@@ -126,7 +122,7 @@ class Inspection:
 
 
 def inspect(
-    model: LanguageModel, lines: Iterable[str], *, layer: Layer | None = None, sentence: int = 1, limit: int = 2000
+    model: LanguageModel, lines: Iterable[str], *, layer: Layers | None = None, sentence: int = 1, limit: int = 2000
 ) -> Inspection:
     """Return what the gates of a model do on lines of raw text, and pictures of one sentence.
 
@@ -144,13 +140,12 @@ def inspect(
     (5, ('Dogs', 'bark', 'loudly'), [4, 4, 2])
     """
     tokenizer = tokenizer_of(model)
-    layers = Parser(model, layer=layer, distance="lstm" if model.config.rnn == "lstm" else "forget").layers
+    layers = layer_numbers(layer or model.config.parse_layer or "middle", model.config.num_layers)
     at_least_one(sentence=sentence, max=limit)
     found, sums = _sentences(tokenizer, lines), _Sums(model)
-    with evaluating(model):
-        chosen = sums.read(islice(found, limit), sentence)
-        tokens = tokenizer.tokens(chosen)[:SHOWN]
-        pictures = _pictures(model, [token.id for token in tokens], layers)
+    chosen = sums.read(islice(found, limit), sentence)
+    tokens = tokenizer.tokens(chosen)[:SHOWN]
+    pictures = _pictures(model, [token.id for token in tokens], layers)
     return Inspection(
         more=next(found, None) is not None,
         shown=tuple(token.text for token in tokens),
@@ -267,46 +262,27 @@ def _branching(d: Array) -> Array:
 
 def _read(model: LanguageModel, sentences: list[list[int]], updates: list[Array]) -> list[Array]:
     """Return the distances (rows, n) of each sentence, longest first; add to what the master gates update."""
-    order, done = sorted(sentences, key=len, reverse=True), list[Array]()
-    while order:
-        count = max(1, LONGEST // len(order[0]))
-        batch, order = order[:count], order[count:]
-        distances, gates = _run(model, batch)
-        words = torch.arange(len(batch[0]))[:, None] < torch.tensor([len(ids) for ids in batch])
-        for total, (forget, input) in zip(updates, gates, strict=True):
+    done = list[Array]()
+    for batch in model.read(sentences, distances=True, master_gates=True, tokens_at_once=LONGEST):
+        words = batch.real.cpu()
+        for total, (forget, input) in zip(updates, batch.master_gates, strict=True):
             total += (1 - forget * (1 - input))[words].sum(0, dtype=torch.float64).numpy()
-        found = distances.double().numpy()
-        if not np.isfinite(found).all():
-            raise UserError("the model's distances are not finite: its weights are damaged; did its training diverge?")
-        done += [found[:, : len(ids), column] for column, ids in enumerate(batch)]
+        assert batch.distances
+        rows = torch.stack(batch.distances, 1).flatten(0, 1).double()  # layer by layer, forget and input
+        done += [part.numpy() for _, part in batch.split(rows)]
     return done
 
 
-@torch.no_grad()
-def _run(model: LanguageModel, batch: list[list[int]]) -> tuple[Tensor, list[MasterGates]]:
-    """Return the distances (rows, T, B) and, unless it is an LSTM, each layer's master gates (T, B, M), on the CPU."""
-    eos, device = tokenizer_of(model).eos_id, model.embedding.weight.device
-    x = model.embedding(pad_sequence([torch.tensor([eos, *ids]) for ids in batch]).to(device))
-    master = model.config.rnn == "onlstm"
-    distances: list[Tensor] = []
-    gates: list[MasterGates] = []
-    for layer in model.layers:
-        recurrent: Any = layer
-        if master:
-            gates.append(MasterGates(*(gate[0, 1:].cpu() for gate in recurrent.gates(x))))
-        x, _, found = recurrent.scan(x, None, **({} if master else {"gates": True}))
-        distances += [found.forget[:, 1:].cpu(), found.input[:, 1:].cpu()]
-    return torch.cat(distances), gates
-
-
 def _pictures(model: LanguageModel, ids: list[int], layers: Sequence[int]) -> tuple[Picture, ...]:
-    distances, gates = _run(model, [ids])
+    batch = next(model.read([ids], distances=True, master_gates=True))
+    assert batch.distances
     return tuple(
         Picture(
             layer=k,
-            distances=tuple(distances[2 * k - 2, :, 0].tolist()),
+            distances=tuple(batch.distances.forget[k - 1, :, 0].tolist()),
             erased=tuple(map(tuple, (1 - gates[k - 1].forget[:, 0]).tolist())) if gates else (),
             written=tuple(map(tuple, gates[k - 1].input[:, 0].tolist())) if gates else (),
         )
+        for gates in [batch.master_gates]
         for k in layers
     )

@@ -14,22 +14,18 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from onlstm.errors import UserError
-from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.score import at_least_one, evaluating, tokenizer_of
+from onlstm.errors import UserError, at_least_one
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import Layers, check_utf8, chunks, layer_numbers, tokenizer_of
 from onlstm.trees.decode import Decoder, tree_from_distances
 from onlstm.trees.tree import Tree
 
-Distance = Literal["forget", "input", "lstm"]
-Layer = int | str | Sequence[int | str]
+Gates = Literal["forget", "input", "lstm"]
 Words = list[str] | tuple[str, ...]
 """One tokenised sentence."""
 
 _WORD = re.compile(r"\S+", re.ASCII)  # what a `Tree` takes for a word
-_SENTENCES, _WORDS = 10_000, 200_000
-"""What `Parser.parse_lines` sorts by length at once, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,8 +66,8 @@ class Parser:
             several, in a list or as "1,2", for the average of their distances. By default the one that the model's
             configuration names, else the middle one.
         decoder: "paper" or "unbiased", see `onlstm.trees.tree_from_distances`.
-        distance: that of the master "forget" gate, as in the paper, or of the master "input" gate; or, for a model
-            with LSTM layers, "lstm": 1 - the mean of its forget gate (Dyer et al. 2019).
+        gates: which gates the distances are read from: the master "forget" gates, as in the paper, the master
+            "input" gates or, for a model with LSTM layers, "lstm": 1 - the mean of its forget gate (Dyer et al. 2019).
         words_at_once: bounds the memory, also for a single long sentence; it changes nothing but speed.
 
     >>> from onlstm.lm.config import LMConfig
@@ -90,24 +86,22 @@ class Parser:
         self,
         model: LanguageModel,
         *,
-        layer: Layer | None = None,
+        layer: Layers | None = None,
         decoder: Decoder = "paper",
-        distance: Distance = "forget",
+        gates: Gates = "forget",
         words_at_once: int = 2048,
     ) -> None:
         _one_of("decoder", decoder, get_args(Decoder))
-        _one_of("distance", distance, get_args(Distance))
-        if model.config.rnn == "lstm" and distance != "lstm":
-            raise UserError(
-                "a model with LSTM layers has no distances; for its own gates there is distance lstm (--gates lstm)"
-            )
-        if model.config.rnn != "lstm" and distance == "lstm":
-            raise UserError("distance lstm: only for models with LSTM layers; an ON-LSTM has forget and input")
+        _one_of("gates", gates, get_args(Gates))
+        if model.config.rnn == "lstm" and gates != "lstm":
+            raise UserError(f"gates {gates}: a model with LSTM layers has no master gates; for its own there is lstm")
+        if model.config.rnn != "lstm" and gates == "lstm":
+            raise UserError("gates lstm: only for models with LSTM layers; an ON-LSTM has forget and input")
         at_least_one(words_at_once=words_at_once)
         if layer is None:
             layer = model.config.parse_layer or "middle"
         self.model, self.layers = model, layer_numbers(layer, model.config.num_layers)
-        self.decoder, self.distance, self.words_at_once = decoder, distance, words_at_once
+        self.decoder, self.gates, self.words_at_once = decoder, gates, words_at_once
         self._tokenizer = tokenizer_of(model)
 
     @classmethod
@@ -156,8 +150,8 @@ class Parser:
         >>> [[len(layer) for layer in layers] for layers in parser.distances([["dogs", "bark"], ["dogs"]])]
         [[2, 2, 2], [1, 1, 1]]
         """
-        found = (_tokenised(self._tokenizer, words, k) for k, words in enumerate(sentences))
-        for chunk in _chunks(found):
+        tokenised = (_tokenised(self._tokenizer, words, k) for k, words in enumerate(sentences))
+        for chunk in chunks(tokenised, _word_count):
             for layers in self._distances(chunk, self.model.config.num_layers):
                 yield tuple(map(tuple, layers.tolist()))
 
@@ -174,7 +168,7 @@ class Parser:
                         return
                     on_error(error)
 
-        for chunk in _chunks(readable()):
+        for chunk in chunks(readable(), _word_count):
             yield from self._parses(chunk)
         if failed:
             raise failed[0]
@@ -196,8 +190,14 @@ class Parser:
             )
 
     def _distances(self, sentences: "list[_Sentence]", depth: int) -> list[Tensor]:
-        kind = "input" if self.distance == "input" else "forget"
-        return _distances(self.model, [each.ids for each in sentences], depth, kind, self.words_at_once)
+        """Return the distances (depth, n) of the first `depth` layers for each sentence of n words."""
+        parts: list[list[Tensor]] = [[] for _ in sentences]
+        ids = [sentence.ids for sentence in sentences]
+        for batch in self.model.read(ids, layers=depth, distances=True, tokens_at_once=self.words_at_once):
+            assert batch.distances
+            for k, part in batch.split(batch.distances.input if self.gates == "input" else batch.distances.forget):
+                parts[k].append(part)
+        return [torch.cat(part, 1) if part else torch.empty(depth, 0) for part in parts]
 
 
 class _Sentence(NamedTuple):
@@ -208,23 +208,13 @@ class _Sentence(NamedTuple):
     ids: list[int]
 
 
-def _chunks(sentences: Iterable[_Sentence]) -> Iterator[list[_Sentence]]:
-    """Yield as many sentences at a time as are to be sorted by length together."""
-    chunk: list[_Sentence] = []
-    words = 0
-    for each in sentences:
-        chunk.append(each)
-        words += len(each.ids)
-        if len(chunk) >= _SENTENCES or words >= _WORDS:
-            yield chunk
-            chunk, words = [], 0
-    if chunk:
-        yield chunk
+def _word_count(sentence: _Sentence) -> int:
+    return len(sentence.ids)
 
 
 def _raw(tokenizer: Any, text: str, id: int) -> _Sentence:
     """Return raw text as the model reads it."""
-    _check_utf8(text, f"line {id + 1}")
+    check_utf8(text, f"line {id + 1}: ")
     tokens = tokenizer.tokens(text)
     offsets = tuple((token.start, token.end) for token in tokens)
     return _Sentence(id, text, tuple(token.text for token in tokens), offsets, [token.id for token in tokens])
@@ -243,65 +233,10 @@ def _tokenised(tokenizer: Any, words: Any, id: int) -> _Sentence:
             )
         offsets.append((end + 1, end := end + 1 + len(word)))
     text = " ".join(words)
-    _check_utf8(text, f"sentence {id + 1}")
+    check_utf8(text, f"sentence {id + 1}: ")
     return _Sentence(id, text, tuple(words), tuple(offsets), tokenizer.ids(words))
-
-
-def _check_utf8(text: str, where: str) -> None:
-    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):  # what Python makes of other bytes
-        raise UserError(f"{where}: the text is not UTF-8")
-
-
-def layer_numbers(given: Layer, count: int) -> tuple[int, ...]:
-    """Return the numbers, from 1, of the layers that are meant, in order, each once."""
-    names = {str(k + 1): k + 1 for k in range(count)} | {"middle": count // 2 + 1, "last": count}
-    several = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
-    asked = [str(each).strip() for each in several]
-    for name in asked or [""]:
-        if name not in names:
-            raise UserError(f"layer {name!r}: there are {', '.join(names)}, or several of them")
-    return tuple(sorted({names[name] for name in asked}))
 
 
 def _one_of(option: str, given: str, known: Sequence[str]) -> None:
     if given not in known:
         raise UserError(f"{option} {given!r}: there are {', '.join(known)}")
-
-
-@torch.no_grad()
-def _distances(
-    model: LanguageModel, sentences: list[list[int]], depth: int, kind: str, words_at_once: int
-) -> list[Tensor]:
-    """Return, of each sentence of n ids, the distances (depth, n) of the first `depth` layers, on the CPU.
-
-    Longest sentences first, as many at once as are allowed; all begin with the states after `<eos>`.
-    """
-    out = [torch.empty(depth, 0)] * len(sentences)
-    order = sorted((k for k, ids in enumerate(sentences) if ids), key=lambda k: -len(sentences[k]))
-    with evaluating(model) as device:
-        _, start, _ = model.encode(torch.tensor([[model.tokenizer.eos_id]], device=device), layers=depth, gates=True)
-        while order:
-            count = max(1, words_at_once // len(sentences[order[0]]))
-            batch, order = order[:count], order[count:]
-            found = _batch(model, [sentences[k] for k in batch], start, kind, max(1, words_at_once // len(batch)))
-            for column, k in enumerate(batch):
-                out[k] = found[:, : len(sentences[k]), column].clone()
-    return out
-
-
-def _batch(model: LanguageModel, sentences: list[list[int]], start: States, kind: str, steps: int) -> Tensor:
-    """Return the distances (L, T, B) of sentences, longest first, computed `steps` words at a time."""
-    device = start[0][0].device
-    ids = pad_sequence([torch.tensor(each) for each in sentences])
-    state: States = tuple((h.repeat(1, len(sentences), 1), c.repeat(1, len(sentences), 1)) for h, c in start)
-    out = torch.zeros(len(start), *ids.shape, dtype=start[0][0].dtype)
-    for begin in range(0, len(ids), steps):
-        live = sum(len(each) > begin for each in sentences)
-        now = tuple((h[:, :live], c[:, :live]) for h, c in state)
-        window = ids[begin : begin + steps, :live].to(device)
-        _, state, found = model.encode(window, now, layers=len(start), gates=True)
-        assert found is not None
-        out[:, begin : begin + steps, :live] = getattr(found, kind).cpu()
-    if not out.isfinite().all():
-        raise UserError("the model's distances are not finite: its weights are damaged; did its training diverge?")
-    return out

@@ -109,7 +109,7 @@ def test_json_has_the_parses_under_the_numbers_of_their_lines(run, text):
 
 def test_options_reach_the_parser(run, text):
     (row,) = records(run, LINES[0], "--layer", "1,last", "--decoder", "unbiased", "--gates", "input")
-    parser = Parser.load(run, layer=[1, 3], decoder="unbiased", distance="input")
+    parser = Parser.load(run, layer=[1, 3], decoder="unbiased", gates="input")
     assert row == json.loads(parser.parse(LINES[0]).to_json())
     assert (row["layer"], row["decoder"]) == ([1, 3], "unbiased")
 
@@ -117,8 +117,8 @@ def test_options_reach_the_parser(run, text):
 def test_the_gates_of_an_lstm_are_its_default(tmp_path):
     lstm = make(tmp_path / "lstm", rnn="lstm")
     (row,) = records(lstm, LINES[0])
-    assert row == json.loads(Parser.load(lstm, distance="lstm").parse(LINES[0]).to_json())
-    assert "--gates lstm" in parse(lstm, LINES[0], "--gates", "forget").err
+    assert row == json.loads(Parser.load(lstm, gates="lstm").parse(LINES[0]).to_json())
+    assert "gates forget: a model with LSTM layers" in parse(lstm, LINES[0], "--gates", "forget").err
 
 
 def test_text_may_come_from_anywhere(run, text, tmp_path):

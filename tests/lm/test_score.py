@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from helpers import random_model
 from onlstm.errors import UserError
-from onlstm.lm import score as scoring
-from onlstm.lm.score import SentenceScore, evaluate, score, score_each
+from onlstm.lm import reader
+from onlstm.lm.score import Evaluation, SentenceScore, evaluate, score, score_each
 from onlstm.text.tokenizer import Tokenizer
 
 WORDS = [f"w{k}" for k in range(28)]
@@ -87,7 +87,7 @@ def test_a_long_sentence_is_read_in_windows(monkeypatch):
     long = [WORDS[k * k % 28] for k in range(3000)]
     steps = []
     encode = small.encode
-    monkeypatch.setattr(small, "encode", lambda ids, state=None: steps.append(ids.numel()) or encode(ids, state))
+    monkeypatch.setattr(small, "encode", lambda ids, *a, **o: steps.append(ids.numel()) or encode(ids, *a, **o))
     found, short = score(small, [long, ["w1"]], tokens_at_once=100)
     assert max(steps) <= 100
     assert [*found.surprisal, found.eos] == pytest.approx(plainly(small, found.ids), abs=1e-9)
@@ -95,7 +95,7 @@ def test_a_long_sentence_is_read_in_windows(monkeypatch):
 
 
 def test_score_each_takes_no_more_than_it_needs(monkeypatch):
-    monkeypatch.setattr(scoring, "_SENTENCES", 3)
+    monkeypatch.setattr(reader, "CHUNK_SENTENCES", 3)
     small, taken = model(), []
 
     def endless():
@@ -108,7 +108,7 @@ def test_score_each_takes_no_more_than_it_needs(monkeypatch):
     assert len(taken) == 6
     assert [each.words for each in first] == [["w0"], ["w1"], ["w2"], ["w3"]]
     assert flat(first) == pytest.approx(flat(score(small, [[w] for w in WORDS[:4]])), abs=1e-6)
-    monkeypatch.setattr(scoring, "_WORDS", 7)
+    monkeypatch.setattr(reader, "CHUNK_WORDS", 7)
     assert flat(score_each(small, [WORDS] * 5)) == pytest.approx(flat(score(small, [WORDS])) * 5, abs=1e-6)
 
 
@@ -199,6 +199,6 @@ def test_unknown_rate_is_of_words():
 
 
 def test_hopeless_predictions_are_infinite_not_an_error():
-    assert scoring.Evaluation(nll=1e4, tokens=1, unk_rate=0).perplexity == math.inf
-    assert math.isnan(scoring.Evaluation(nll=math.nan, tokens=1, unk_rate=0).perplexity)
+    assert Evaluation(nll=1e4, tokens=1, unk_rate=0).perplexity == math.inf
+    assert math.isnan(Evaluation(nll=math.nan, tokens=1, unk_rate=0).perplexity)
     assert SentenceScore(words=["a"], ids=[1], surprisal=[math.inf], eos=0.0).total == math.inf

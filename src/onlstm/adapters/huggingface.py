@@ -171,7 +171,7 @@ class OnlstmForCausalLM(PreTrainedModel, GenerationMixin):
         for begin, end in pairwise(sorted({0, *lengths.tolist()})):
             live = int((lengths >= end).sum())
             masks = Masks(torch.Generator(ids.device).manual_seed(seed), len(rows))  # the same for all parts
-            hidden, states, _ = self.lm.encode(words[begin:end, :live], self._states(state[:live]), masks)
+            hidden, states, *_ = self.lm.encode(words[begin:end, :live], self._states(state[:live]), masks)
             parts.append(F.pad(hidden, (0, 0, 0, len(rows) - live)))
             state = torch.cat((torch.cat([each[0] for pair in states for each in pair], 1), state[live:]))
         if not parts:

@@ -79,7 +79,7 @@ def parse(
     folder, target = locate(run), _target(out, kind, part.file(_SUFFIXES[kind]) if part else None)
     model = LanguageModel.load(folder)
     gates = gates or ("lstm" if model.config.rnn == "lstm" else "forget")
-    parser = Parser(model, layer=layer, decoder=decoder, distance=gates)
+    parser = Parser(model, layer=layer, decoder=decoder, gates=gates)
     options = {"shard": shard, "format": kind, "layers": [*parser.layers], "decoder": decoder, "gates": gates}
     settings = shards.settings(folder, lines, **options) if part and target else None
     if target and settings and shards.done(target, settings):

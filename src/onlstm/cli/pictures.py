@@ -134,7 +134,7 @@ def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
     model = LanguageModel.load(run)
     notice(trust(run))
     gates: Any = "lstm" if model.config.rnn == "lstm" else "forget"
-    return Parser(model, layer=layer, decoder=decoder, distance=gates)
+    return Parser(model, layer=layer, decoder=decoder, gates=gates)
 
 
 def _for_a_run(parser: "Parser", source: str | None, gold: str | None, profile: str) -> list[_Sentence]:
@@ -260,18 +260,14 @@ def _gates(parser: "Parser", sentence: str | list[str]) -> list[list[float]]:
     """Return the master forget gate of the layer that the parser reads, a row a chunk; nothing of several layers."""
     import torch
 
-    from onlstm.lm.score import evaluating, tokenizer_of, words_and_ids
+    from onlstm.lm.reader import words_and_ids
 
-    if parser.distance == "lstm" or len(parser.layers) > 1:
+    model = parser.model
+    if parser.gates == "lstm" or len(parser.layers) > 1:
         return []
-    k, tokenizer = parser.layers[0] - 1, tokenizer_of(parser.model)
-    _, ids = words_and_ids(tokenizer, sentence)
-    with evaluating(parser.model) as device, torch.no_grad():
-        steps = torch.tensor([[tokenizer.eos_id], *([each] for each in ids)], device=device)
-        below, _, _ = parser.model.encode(steps, layers=k)
-        layers: Any = parser.model.layers
-        gates = layers[k].gates(below).forget[0, 1:, 0]
-    return list(gates.float().T.tolist())
+    _, ids = words_and_ids(model.tokenizer, sentence)
+    parts = [batch.master_gates[-1].forget for batch in model.read([ids], layers=parser.layers[0], master_gates=True)]
+    return list(torch.cat(parts)[:, 0].float().T.tolist()) if parts else []
 
 
 def _content(kind: Format, items: "list[Diagram]", title: str) -> str:

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.score import Evaluation, at_least_one, evaluating, tokenizer_of, unk_rate
+from onlstm.lm.reader import evaluating, tokenizer_of
+from onlstm.lm.score import Evaluation, unk_rate
 from onlstm.lm.softmax import word_log_probs
 from onlstm.lm.stream import read_on
 

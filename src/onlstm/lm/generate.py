@@ -7,9 +7,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.score import at_least_one, evaluating, tokenizer_of, words_and_ids
+from onlstm.lm.reader import evaluating, tokenizer_of, words_and_ids
 
 _MOST_WORDS = 10_000_000
 
@@ -57,7 +57,7 @@ def _read(model: LanguageModel, ids: list[int]) -> tuple[Tensor, States]:
     """Return the last layer's output (1, H) and the states after `<eos>` and the prompt."""
     state: States | None = None
     for part in torch.tensor([model.tokenizer.eos_id, *ids], device=model.embedding.weight.device).split(1024):
-        hidden, state, _ = model.encode(part[:, None], state)
+        hidden, state, *_ = model.encode(part[:, None], state)
     assert state is not None
     return hidden[-1], state
 
@@ -87,7 +87,7 @@ def _continue(
                 break
         for k, id in zip(going.tolist(), chosen.tolist(), strict=True):
             texts[k].append(id)
-        output, state, _ = model.encode(chosen[None], state)
+        output, state, *_ = model.encode(chosen[None], state)
         hidden = output[0]
     return texts
 

@@ -4,21 +4,23 @@
 training in `onlstm.train`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from onlstm._layout import State
-from onlstm.cell import Distances
+from onlstm.cell import Distances, MasterGates
 from onlstm.errors import UserError
-from onlstm.layer import ONLSTM
+from onlstm.layer import ONLSTM, Scanned
+from onlstm.lm import reader
 from onlstm.lm.config import LMConfig
-from onlstm.lm.dropout import LSTM, Masks
+from onlstm.lm.dropout import Masks
+from onlstm.lm.lstm import LSTM
 from onlstm.lm.softmax import AdaptiveSoftmax, FullSoftmax, Head, MixtureSoftmax
 
 if TYPE_CHECKING:
@@ -54,6 +56,19 @@ class Step:
     """Mean square of its change over time, for temporal activation regularisation (TAR)."""
     state: States
     """To go on from."""
+
+
+class Encoded(NamedTuple):
+    """What `LanguageModel.encode` returns."""
+
+    hidden: Tensor
+    """The output of the last layer computed, (T, B, H)."""
+    state: States
+    """To go on from."""
+    distances: Distances | None
+    """`.forget` and `.input`, (L, T, B); of LSTM layers None unless asked for."""
+    master_gates: list[MasterGates]
+    """`.forget` and `.input` of each layer, (T, B, M); empty unless asked for, and for LSTM layers."""
 
 
 class LanguageModel(nn.Module):
@@ -93,6 +108,29 @@ class LanguageModel(nn.Module):
 
         save_model(self, Path(folder))
 
+    def read(
+        self,
+        sentences: Sequence[Sequence[int]],
+        *,
+        layers: int | None = None,
+        distances: bool = False,
+        master_gates: bool = False,
+        tokens_at_once: int = 2048,
+    ) -> Iterator[reader.Batch]:
+        """Yield what the network makes of sentences of ids, each read alone from the state after `<eos>`.
+
+        Sentences of like length are computed together, the longest first, without gradients, in evaluation mode and
+        without the softmax; those without words are in no batch. The parts of a long sentence come in order.
+
+        Args:
+            layers: compute only this many, from the first.
+            distances: with the distances of every layer; they must be finite.
+            master_gates: with the master gates of every ON-LSTM layer, which takes longer.
+            tokens_at_once: bounds the memory, also for a single long sentence; it changes nothing but speed.
+        """
+        wanted = {"distances": distances, "master_gates": master_gates}
+        return reader.read(self, sentences, layers, tokens_at_once, **wanted)
+
     def score(self, sentences: Iterable[str | Sequence[str]]) -> "list[SentenceScore]":
         """Return the surprisal (nats) of each word of each sentence, in order; see `onlstm.lm.score`."""
         from onlstm.lm.score import score
@@ -107,9 +145,8 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Tensor, state: States | None = None) -> LMOutput:
         """Return logits of the word after each of ids (T, B), new state and distances."""
-        hidden, new_state, distances = self.encode(ids, state)
-        masks = Masks()
-        flat = masks.locked(hidden, self._p("dropout_output")).flatten(0, 1)
+        hidden, new_state, distances, _ = self.encode(ids, state)
+        flat = Masks().locked(hidden, self._p("dropout_output")).flatten(0, 1)
         if type(self.decoder) is FullSoftmax:
             logits = nn.functional.linear(flat, self.decoder.weight, self.decoder.bias)
         else:
@@ -119,7 +156,7 @@ class LanguageModel(nn.Module):
     def loss(self, ids: Tensor, words: Tensor, state: States | None, masks: Masks | None = None) -> Step:
         """Return how well `words` (T, B), the ones after `ids`, were predicted, without holding all logits."""
         masks = masks or Masks()
-        hidden, new_state, _ = self.encode(ids, state, masks)
+        hidden, new_state, *_ = self.encode(ids, state, masks)
         change = hidden[1:] - hidden[:-1] if len(hidden) > 1 else hidden.new_zeros(1)
         return Step(
             nll=self.decoder.mean_nll(masks.locked(hidden, self._p("dropout_output")), words, masks),
@@ -133,31 +170,34 @@ class LanguageModel(nn.Module):
         ids: Tensor,
         state: States | None = None,
         masks: Masks | None = None,
+        *,
         layers: int | None = None,
-        gates: bool = False,
-    ) -> tuple[Tensor, States, Distances | None]:
-        """Return the output (T, B, H) of the last (or of the first so many) layers, all states, and distances.
+        distances: bool = False,
+        master_gates: bool = False,
+    ) -> Encoded:
+        """Return what the layers, or the first `layers` of them, make of ids (T, B).
 
-        LSTM layers have distances only if their `gates` are asked for, see `onlstm.lm.dropout.LSTM`.
+        Distances of ON-LSTM layers come for free; those of LSTM layers, see `onlstm.lm.lstm`, are to be asked for.
         """
         masks = masks or Masks()
         x = masks.embed(self.embedding.weight, ids, self._p("dropout_embedding"))
         x = masks.locked(x, self._p("dropout_input"))
-        states: list[State] = []
-        distances: list[Distances] = []
+        scans: list[Scanned] = []
+        gates: list[MasterGates] = []
+        options = {"distances": distances} if self.config.rnn == "lstm" else {}
         stack: Sequence[Any] = list(self.layers)[:layers]
         for k, layer in enumerate(stack):
-            p = self._p("weight_dropout")
+            p, before = self._p("weight_dropout"), state[k] if state else None
             mask = [masks.kept(tuple(layer.weight_hh_l0.shape), p, layer.weight_hh_l0)] if p else None
-            more = {"gates": True} if gates and self.config.rnn == "lstm" else {}
-            x, new_state, d = layer.scan(x, state[k] if state else None, weight_mask=mask, **more)
-            states.append(new_state)
-            if d is not None:
-                distances.append(d)
+            if master_gates and self.config.rnn == "onlstm":
+                gates.append(MasterGates(*(gate[0] for gate in layer.gates(x, before))))
+            scans.append(layer.scan(x, before, weight_mask=mask, **options))
+            x = scans[-1].output
             if k < len(stack) - 1:
                 x = masks.locked(x, self._p("dropout_hidden"))
-        joined = Distances(*(torch.cat(kind) for kind in zip(*distances, strict=True))) if distances else None
-        return x, tuple(states), joined
+        by_layer = [scan.distances for scan in scans if scan.distances]
+        joined = Distances(*(torch.cat(kind) for kind in zip(*by_layer, strict=True))) if by_layer else None
+        return Encoded(x, tuple(scan.state for scan in scans), joined, gates)
 
     def _p(self, name: str) -> float:
         """The dropout probability that counts now."""

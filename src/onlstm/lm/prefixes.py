@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.score import evaluating, tokenizer_of
+from onlstm.lm.reader import evaluating, tokenizer_of
 from onlstm.lm.softmax import FullSoftmax, Head, slices
 
 Tile = Callable[[Tensor], Tensor]
@@ -138,7 +138,7 @@ def _run(model: LanguageModel, tiles: list[Tile], levels: list[_Level], now: _Sl
     if now.states:
         parents = tensor(np.searchsorted(now.above, level.parents[now.nodes]))
         states = tuple((h[:, parents], c[:, parents]) for h, c in now.states)
-    hidden, states, _ = model.encode(tensor(level.ids[now.nodes])[None], states)
+    hidden, states, *_ = model.encode(tensor(level.ids[now.nodes])[None], states)
 
     first, last = np.searchsorted(below.parents, (now.nodes[0], now.nodes[-1] + 1))
     below.sums[first:last] = level.sums[below.parents[first:last]]

@@ -6,7 +6,6 @@ first word given `<eos>`. A stream is read the same way from end to end, the sta
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.reader import after_eos, chunks, evaluating, tokenizer_of, words_and_ids
 from onlstm.lm.softmax import word_log_probs
-
-_SENTENCES, _WORDS = 20_000, 500_000
-"""What `score_each` sorts at once, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,15 +86,11 @@ def score_each(
         raise UserError("sentences: a list of sentences is needed, not a string; for a single one write [text]")
     at_least_one(tokens_at_once=tokens_at_once)
     tokenizer = tokenizer_of(model)
-    chunk: list[tuple[list[str], list[int]]] = []
-    waiting = 0
-    for sentence in sentences:
-        chunk.append(words_and_ids(tokenizer, sentence))
-        waiting += len(chunk[-1][1])
-        if len(chunk) >= _SENTENCES or waiting >= _WORDS:
-            yield from _scores(model, chunk, tokens_at_once)
-            chunk, waiting = [], 0
-    yield from _scores(model, chunk, tokens_at_once)
+    read = (words_and_ids(tokenizer, sentence) for sentence in sentences)
+    for chunk in chunks(read, lambda sentence: len(sentence[1])):
+        surprisals = _surprisals(model, [ids for _, ids in chunk], tokens_at_once)
+        for (words, ids), surprisal in zip(chunk, surprisals, strict=True):
+            yield SentenceScore(words=words, ids=ids, surprisal=surprisal[:-1], eos=surprisal[-1])
 
 
 def evaluate(
@@ -121,97 +114,25 @@ def evaluate(
     return Evaluation(nll=total / tokens, tokens=tokens, unk_rate=unk_rate(tokenizer, ids))
 
 
-@contextmanager
-def evaluating(model: LanguageModel) -> Iterator[torch.device]:
-    """Put the model into evaluation mode for a while; yield its device."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield model.embedding.weight.device
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-def tokenizer_of(model: LanguageModel) -> Any:
-    """Return the model's tokenizer, or say that it has none."""
-    if model.tokenizer is None:
-        raise UserError("the model has no tokenizer: load it from its folder, or set model.tokenizer")
-    return model.tokenizer
-
-
-def words_and_ids(tokenizer: Any, sentence: str | Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return the words of raw text, or those given, and their ids."""
-    if not isinstance(sentence, str):
-        return list(sentence), tokenizer.ids(sentence)
-    if any("\ud800" <= char <= "\udfff" for char in sentence):  # what Python makes of bytes that are not UTF-8
-        raise UserError("the text is not UTF-8")
-    tokens = tokenizer.tokens(sentence)
-    return [token.text for token in tokens], [token.id for token in tokens]
-
-
 def unk_rate(tokenizer: Any, ids: np.ndarray) -> float:
     """Return the share of `<unk>` among all ids but `<eos>`."""
     words = int(np.count_nonzero(ids != tokenizer.eos_id))
     return int(np.count_nonzero(ids == tokenizer.unk_id)) / max(1, words)
 
 
-def at_least_one(**options: int) -> None:
-    """Raise a `UserError` that names the option unless all are positive."""
-    for name, value in options.items():
-        if value < 1:
-            raise UserError(f"{name} {value}: at least 1 is needed")
-
-
-def _scores(
-    model: LanguageModel, chunk: list[tuple[list[str], list[int]]], tokens_at_once: int
-) -> Iterator[SentenceScore]:
-    surprisals = _surprisals(model, [ids for _, ids in chunk], tokens_at_once)
-    for (words, ids), found in zip(chunk, surprisals, strict=True):
-        yield SentenceScore(words=words, ids=ids, surprisal=found[:-1], eos=found[-1])
-
-
 @torch.no_grad()
 def _surprisals(model: LanguageModel, sentences: list[list[int]], tokens_at_once: int) -> list[list[float]]:
-    """Return those of every word and the closing `<eos>`; longest sentences first, as many at once as are allowed."""
-    order = sorted(range(len(sentences)), key=lambda k: -len(sentences[k]))
-    out: list[list[float]] = [[] for _ in sentences]
-    with evaluating(model) as device:
-        hidden, start, _ = model.encode(torch.tensor([[model.tokenizer.eos_id]], device=device))
-        first = -model.head.log_probs(hidden[0])[0]
-        while order:
-            count = max(1, tokens_at_once // (len(sentences[order[0]]) + 1))
-            batch, order = order[:count], order[count:]
-            found = _batch(model, [sentences[k] for k in batch], start, first, max(1, tokens_at_once // len(batch)))
-            for k, each in zip(batch, found, strict=True):
-                out[k] = each
-    return out
-
-
-def _batch(
-    model: LanguageModel, sentences: list[list[int]], start: States, first: Tensor, steps: int
-) -> list[list[float]]:
-    """Return the surprisals of sentences, longest first, computed `steps` words at a time.
-
-    All begin alike: with the states `start` after `<eos>` and the surprisals `first` (V,) of what may follow it.
-    """
-    lengths = torch.tensor([len(each) for each in sentences])
-    text = np.full((len(sentences), int(lengths[0]) + 1), model.tokenizer.eos_id)
-    for row, each in zip(text, sentences, strict=True):
-        row[: len(each)] = each
-    ids = torch.from_numpy(text.T.copy()).to(first.device)
-    out = torch.zeros(ids.shape, dtype=first.dtype)
-    out[0] = first[ids[0]].cpu()
-    state: States = tuple((h.repeat(1, len(text), 1), c.repeat(1, len(text), 1)) for h, c in start)
-    for begin in range(0, len(ids) - 1, steps):
-        end = min(begin + steps, len(ids) - 1)
-        live = int((lengths > begin).sum())
-        now = tuple((h[:, :live], c[:, :live]) for h, c in state)
-        hidden, state, _ = model.encode(ids[begin:end, :live], now)
-        real = torch.arange(begin, end)[:, None] < lengths[:live]
-        words = ids[begin + 1 : end + 1, :live]
-        out[begin + 1 : end + 1, :live][real] = -_log_probs(model, hidden, words, real).cpu()
-    return [row[: length + 1].tolist() for row, length in zip(out.T, lengths, strict=True)]
+    """Return the surprisals of every word and the closing `<eos>` of sentences."""
+    with evaluating(model):
+        first = (-model.head.log_probs(after_eos(model)[0])[0]).tolist()
+    surprisals = [[first[ids[0] if ids else model.tokenizer.eos_id]] for ids in sentences]
+    for batch in model.read(sentences, tokens_at_once=tokens_at_once):
+        real = batch.real
+        values = batch.hidden.new_zeros(real.shape)
+        values[real] = -word_log_probs(model.head, batch.hidden[real], batch.following[real])
+        for k, row in batch.split(values.cpu()):
+            surprisals[k] += row.tolist()
+    return surprisals
 
 
 def _log_probs(model: LanguageModel, hidden: Tensor, words: Tensor, real: Tensor) -> Tensor:
@@ -231,7 +152,7 @@ def _total_nll(model: LanguageModel, x: np.ndarray, words: np.ndarray, window: i
                 torch.from_numpy(each[:, first : first + window].T.astype(np.int64, order="C")).to(device)
                 for each in (x, words)
             )
-            hidden, state, _ = model.encode(now, state)
+            hidden, state, *_ = model.encode(now, state)
             total -= _log_probs(model, hidden, after, after >= 0).sum(dtype=torch.float64).item()
     return total
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.score import tokenizer_of
+from onlstm.lm.reader import tokenizer_of
 
 
 class Columns:
@@ -33,6 +33,6 @@ def read_on(model: LanguageModel, ids: np.ndarray, window: int) -> Iterator[tupl
     state: States | None = None
     for first in range(0, len(ids), window):
         now, words = (each.to(model.embedding.weight.device) for each in columns.window(first, window))
-        hidden, state, _ = model.encode(now, state)
+        hidden, state, *_ = model.encode(now, state)
         state = tuple((h.detach(), c.detach()) for h, c in state)
         yield hidden[:, 0], words[:, 0]

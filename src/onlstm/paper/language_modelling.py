@@ -22,6 +22,7 @@ from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.paper import results_old as results
+from onlstm.parser import Parser
 from onlstm.recipe import Recipe
 from onlstm.text import corpus as text
 from onlstm.text.sources import text_files
@@ -30,7 +31,6 @@ from onlstm.train.distributed import World
 from onlstm.train.loop import Listener
 from onlstm.train.stopping import Stopping
 from onlstm.train.trainer import Trainer
-from onlstm.trees.decode import tree_from_distances
 
 Say = Callable[[str], None]
 
@@ -155,20 +155,15 @@ def _corpus(request: Request, chosen: Recipe, world: World, stack: ExitStack, sa
 def _trees(trainer: Trainer, valid: np.ndarray, say: Say) -> Listener:
     """Return a listener that shows the trees of three sentences of the validation text after each epoch."""
     model = trainer.model
-    sentences = _sample(valid, model.tokenizer.eos_id, model.tokenizer.unk_id)
     words = model.tokenizer.vocabulary
+    sentences = [[words[k] for k in ids] for ids in _sample(valid, model.tokenizer.eos_id, model.tokenizer.unk_id)]
 
     def show(record: dict[str, Any]) -> None:
         if record["event"] != "epoch" or model.config.rnn != "onlstm":
             return
-        model.eval()
-        layer = len(model.layers) // 2
-        for ids in sentences:
-            with torch.no_grad(), trainer.averaged():
-                _, _, distances = model.encode(torch.tensor([[model.tokenizer.eos_id], *([k] for k in ids)]))
-            assert distances
-            tree = tree_from_distances(distances.forget[layer, 1:, 0].tolist(), [words[k] for k in ids])
-            say(f"  layer {layer + 1}: {tree}")
+        with trainer.averaged():
+            for parse in Parser(model, layer="middle").parse(sentences):
+                say(f"  layer {parse.layer}: {parse.tree}")
 
     return show
 

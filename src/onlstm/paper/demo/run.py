@@ -284,7 +284,7 @@ def _forests(model: LanguageModel, lstm: LanguageModel, gold: Sequence[Tree], se
     reads = [Reading.plain(tree) for tree in gold]
     return [
         *forests(Parser(model), reads, system="onlstm"),
-        *forests(Parser(lstm, distance="lstm"), reads, system="lstm-gates"),
+        *forests(Parser(lstm, gates="lstm"), reads, system="lstm-gates"),
         *forests(Parser(untrained(model, seed)), reads, system="untrained"),
         *baselines(gold),
     ]

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, get_args
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import layer_numbers
 from onlstm.paper.parsing.rows import Decoding, Forest, Layers, Row, agreed, baselines, forests, rows, untrained
 from onlstm.paper.parsing.sentences import Reading, given_trees, is_penn, overlap, readings
 from onlstm.paper.results_old import model_facts, save
-from onlstm.parser import Distance, Parser, layer_numbers
+from onlstm.parser import Gates, Parser
 from onlstm.trees.f1 import RULES
 from onlstm.trees.treebank import MAPPINGS, Split, Treebank, read_treebank
 
@@ -39,7 +40,7 @@ class Request:
     layers: Sequence[str] = ()
     """Numbers, names, or several joined by commas for an average; none: every layer alone."""
     decoders: Sequence[Decoding] = get_args(Decoding)
-    gates: Distance | None = None
+    gates: Gates | None = None
     """None: forget; of runs with LSTM layers, their own."""
     mapping: str = "aligned"
     profile: str = "auto"
@@ -166,7 +167,7 @@ class _Model(NamedTuple):
 
     @classmethod
     def of(cls, request: Request, model: LanguageModel, path: Path | None = None) -> "_Model":
-        parser = Parser(model, distance=request.gates or ("lstm" if model.config.rnn == "lstm" else "forget"))
+        parser = Parser(model, gates=request.gates or ("lstm" if model.config.rnn == "lstm" else "forget"))
         found = [layer_numbers(given, model.config.num_layers) for given in request.layers]
         layers = dict.fromkeys(numbers if len(numbers) > 1 else numbers[0] for numbers in found)
         return cls(path, parser, list(layers))

@@ -9,7 +9,7 @@ import numpy as np
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.score import tokenizer_of
+from onlstm.lm.reader import tokenizer_of
 from onlstm.text import corpus
 from onlstm.trees.tree import Tree, TreebankError, read_brackets
 from onlstm.trees.treebank import MAPPINGS, Profile, Treebank

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.score import tokenizer_of
+from onlstm.lm.reader import tokenizer_of
 from onlstm.paper.syntax import scoring
 from onlstm.paper.syntax.members import Say, members
 from onlstm.paper.syntax.scoring import Group, Judged, Progress, Request, Scored, Scores

@@ -1,0 +1,179 @@
+"""How a language model reads sentences: side by side, in batches of like length, the longest first.
+
+A sentence is read alone, from a zero state, as `<eos> w1 … wn`; what follows a word cannot change what is read at it.
+`LanguageModel.read` is the one place where this happens: parsing, scoring, inspecting and drawing take what they need
+from its batches.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onlstm.cell import Distances, MasterGates
+from onlstm.errors import UserError
+
+if TYPE_CHECKING:
+    from onlstm.lm.model import LanguageModel, States
+
+T = TypeVar("T")
+Layers = int | str | Sequence[int | str]
+"""A layer by its number from 1, as "middle" or as "last"; or several, in a list or as "1,2"."""
+
+CHUNK_SENTENCES, CHUNK_WORDS = 10_000, 200_000
+"""What is sorted by length at once, at most, of a text of any size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """T words of B sentences, read side by side: whole sentences, or a window of long ones."""
+
+    sentences: list[int]
+    """Positions of the sentences among those given, the longest first."""
+    lengths: list[int]
+    """How many of the T words each sentence has; the rest is padding."""
+    following: Tensor
+    """Ids of the words after those read, (T, B); `<eos>` after the last."""
+    hidden: Tensor
+    """Output of the last layer computed, (T, B, H)."""
+    distances: Distances | None
+    """`.forget` and `.input`, (L, T, B), on the CPU; None unless asked for."""
+    master_gates: tuple[MasterGates, ...]
+    """`.forget` and `.input` of each layer, (T, B, M), on the CPU; empty unless asked for, and for an LSTM."""
+
+    @property
+    def real(self) -> Tensor:
+        """Which words are not padding, (T, B)."""
+        lengths = torch.tensor(self.lengths, device=self.hidden.device)
+        return torch.arange(len(self.hidden), device=self.hidden.device)[:, None] < lengths
+
+    def split(self, values: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Yield the position of each sentence with its part (…, n) of values (…, T, B)."""
+        for column, (position, length) in enumerate(zip(self.sentences, self.lengths, strict=True)):
+            yield position, values[..., :length, column]
+
+
+@torch.no_grad()
+def read(
+    model: "LanguageModel", sentences: Sequence[Sequence[int]], layers: int | None, tokens_at_once: int, **wanted: bool
+) -> Iterator[Batch]:
+    """Yield the batches that `LanguageModel.read` describes."""
+    order = sorted((k for k, ids in enumerate(sentences) if len(ids)), key=lambda k: -len(sentences[k]))
+    with evaluating(model):
+        start = after_eos(model, layers)[1]
+        first = 0
+        while first < len(order):
+            batch = order[first : first + max(1, tokens_at_once // len(sentences[order[first]]))]
+            yield from _windows(model, sentences, batch, start, max(1, tokens_at_once // len(batch)), **wanted)
+            first += len(batch)
+
+
+def _windows(
+    model: "LanguageModel",
+    sentences: Sequence[Sequence[int]],
+    batch: list[int],
+    start: "States",
+    steps: int,
+    distances: bool,
+    master_gates: bool,
+) -> Iterator[Batch]:
+    """Yield some sentences, longest first, `steps` words at a time; those that have ended are no longer computed."""
+    lengths = [len(sentences[k]) for k in batch]
+    rows = np.full((len(batch), lengths[0] + 1), model.tokenizer.eos_id)
+    for row, k, length in zip(rows, batch, lengths, strict=True):
+        row[:length] = sentences[k]
+    ids = torch.from_numpy(rows.T.copy()).to(model.embedding.weight.device)
+    state = tuple((h.repeat(1, len(batch), 1), c.repeat(1, len(batch), 1)) for h, c in start)
+    for begin in range(0, lengths[0], steps):
+        end, live = min(begin + steps, lengths[0]), sum(length > begin for length in lengths)
+        before = tuple((h[:, :live], c[:, :live]) for h, c in state)
+        encoded = model.encode(
+            ids[begin:end, :live], before, layers=len(start), distances=distances, master_gates=master_gates
+        )
+        state = encoded.state
+        yield Batch(
+            sentences=batch[:live],
+            lengths=[min(length, end) - begin for length in lengths[:live]],
+            following=ids[begin + 1 : end + 1, :live],
+            hidden=encoded.hidden,
+            distances=_finite(encoded.distances) if distances and encoded.distances else None,
+            master_gates=tuple(MasterGates(pair.forget.cpu(), pair.input.cpu()) for pair in encoded.master_gates),
+        )
+
+
+def _finite(distances: Distances) -> Distances:
+    """Return the distances on the CPU."""
+    on_cpu = Distances(distances.forget.cpu(), distances.input.cpu())
+    if not all(values.isfinite().all() for values in on_cpu):
+        raise UserError("the model's distances are not finite: its weights are damaged; did its training diverge?")
+    return on_cpu
+
+
+def after_eos(model: "LanguageModel", layers: int | None = None) -> "tuple[Tensor, States]":
+    """Return the output (1, H) and the states, where every sentence starts, after `<eos>` read from a zero state."""
+    eos = torch.tensor([[tokenizer_of(model).eos_id]], device=model.embedding.weight.device)
+    hidden, state, *_ = model.encode(eos, layers=layers)
+    return hidden[0], state
+
+
+def chunks(sentences: Iterable[T], words: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield as many sentences at a time as are sorted by length together; `words` counts those of a sentence."""
+    chunk: list[T] = []
+    count = 0
+    for sentence in sentences:
+        chunk.append(sentence)
+        count += words(sentence)
+        if len(chunk) >= CHUNK_SENTENCES or count >= CHUNK_WORDS:
+            yield chunk
+            chunk, count = [], 0
+    if chunk:
+        yield chunk
+
+
+@contextmanager
+def evaluating(model: "LanguageModel") -> Iterator[torch.device]:
+    """Put the model into evaluation mode for a while; yield its device."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield model.embedding.weight.device
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def tokenizer_of(model: "LanguageModel") -> Any:
+    """Return the model's tokenizer; without one, raise a `UserError`."""
+    if model.tokenizer is None:
+        raise UserError("the model has no tokenizer: load it from its folder, or set model.tokenizer")
+    return model.tokenizer
+
+
+def words_and_ids(tokenizer: Any, sentence: str | Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the words of raw text, or those given, and their ids."""
+    if not isinstance(sentence, str):
+        return list(sentence), tokenizer.ids(sentence)
+    check_utf8(sentence)
+    tokens = tokenizer.tokens(sentence)
+    return [token.text for token in tokens], [token.id for token in tokens]
+
+
+def check_utf8(text: str, prefix: str = "") -> None:
+    """Raise a `UserError` for text with what Python makes of bytes that are not UTF-8."""
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise UserError(f"{prefix}the text is not UTF-8")
+
+
+def layer_numbers(layers: Layers, count: int) -> tuple[int, ...]:
+    """Return the numbers, from 1, of some of `count` layers, in order, each once."""
+    names = {str(k): k for k in range(1, count + 1)} | {"middle": count // 2 + 1, "last": count}
+    several = layers.split(",") if isinstance(layers, str) else layers if isinstance(layers, Sequence) else [layers]
+    asked = [str(layer).strip() for layer in several]
+    for name in asked or [""]:
+        if name not in names:
+            raise UserError(f"layer {name!r}: there are {', '.join(names)}, or several of them")
+    return tuple(sorted({names[name] for name in asked}))
