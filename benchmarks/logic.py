@@ -12,6 +12,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,8 @@ from onlstm.layer import ONLSTM
 from onlstm.paper.logic.classifier import Batch, Classifier, Problems
 from onlstm.paper.logic.data import Data, Source
 from onlstm.paper.logic.encoders import ModelConfig, Recurrent
-from onlstm.paper.logic.training import TrainConfig, Trainer
+from onlstm.paper.logic.training import ClassifierTraining, TrainConfig
+from onlstm.train import fit
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data" / "logic" / "logic.zip"
@@ -73,10 +75,10 @@ def straightforward(problems: Problems) -> tuple[Classifier, Callable[[np.ndarra
     return model, batch, step
 
 
-def ours(encoder: str, problems: Problems) -> Trainer:
+def ours(encoder: str, problems: Problems) -> ClassifierTraining:
     torch.manual_seed(0)
     model = Classifier(ModelConfig(encoder=encoder))
-    return Trainer(model, problems, problems, TrainConfig(), Path(tempfile.mkdtemp()))
+    return ClassifierTraining(model, problems, problems, TrainConfig(), Path(tempfile.mkdtemp()))
 
 
 def check(ours: Classifier, plain: Classifier, batch: Callable[[np.ndarray], Batch], problems: Problems) -> None:
@@ -106,9 +108,9 @@ def main() -> None:
     whole = len(data.train) + len(data.valid)
     problems = Problems.of((data.train + data.valid)[::TENTH])
     plain, batch, step = straightforward(problems)
-    trainers = {name: ours(name, problems) for name in ("onlstm", "lstm", "tree-lstm")}
-    check(trainers["onlstm"].model, plain, batch, problems)
-    ways = {"straightforward": step} | {name: trainer.step for name, trainer in trainers.items()}
+    trainings = {name: ours(name, problems) for name in ("onlstm", "lstm", "tree-lstm")}
+    check(trainings["onlstm"].model, plain, batch, problems)
+    ways = {"straightforward": step} | {name: partial(fit.step, training) for name, training in trainings.items()}
     spent = {name: np.zeros(2) for name in ways}
     for k in range(steps := options.steps or len(problems) // BATCH):
         for name, way in ways.items():

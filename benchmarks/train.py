@@ -21,34 +21,35 @@ from torch.profiler import ProfilerActivity, profile
 
 from onlstm import files, recipe
 from onlstm.lm.model import LanguageModel
-from onlstm.train.trainer import Trainer
+from onlstm.train import fit
+from onlstm.train.language_model import LanguageModelTraining
 
 OUT = Path(__file__).parent / "results" / "train.json"
 WORDS = 10_000
 GEMMS = ("onlstm_cpu::scan", "onlstm_cpu::scan_backward", "aten::mm", "aten::addmm", "aten::addmm_")
 
 
-def trainer(name: str = "ptb-paper", **model: object) -> Trainer:
-    """A trainer with the settings of a recipe and invented text."""
+def training(name: str = "ptb-paper", **model: object) -> LanguageModelTraining:
+    """A training with the settings of a recipe and invented text."""
     chosen = recipe.Recipe.of(recipe.read(name))
     torch.manual_seed(0)
     words = chosen.text.vocab_size or WORDS
     ids = np.random.default_rng(0).integers(0, words, 200_000).astype(np.uint16)
     network = LanguageModel(replace(chosen.model, **model, vocab_size=words))
     train = replace(chosen.train, vary_bptt=False)
-    return Trainer(network, ids, ids, train, Path(tempfile.mkdtemp()))
+    return LanguageModelTraining(network, ids, ids, train, Path(tempfile.mkdtemp()))
 
 
-def seconds(run: Trainer) -> float:
+def seconds(run: LanguageModelTraining) -> float:
     started = time.perf_counter()
-    run.step()
+    fit.step(run)
     return time.perf_counter() - started
 
 
-def compare(steps: int, **runs: Trainer) -> dict[str, float]:
+def compare(steps: int, **runs: LanguageModelTraining) -> dict[str, float]:
     """Tokens per second of two, and the ratio (median over neighbouring steps)."""
     for run in runs.values():
-        run.step()
+        fit.step(run)
     pairs = [[seconds(run) for run in runs.values()] for _ in range(steps)]
     tokens = {name: run.config.batch_size * run.config.bptt for name, run in runs.items()}
     speeds = {
@@ -60,12 +61,12 @@ def compare(steps: int, **runs: Trainer) -> dict[str, float]:
 
 def share(steps: int) -> dict[str, object]:
     """How much of a step's processor time the recurrent stack and the softmax's matrix products take."""
-    run = trainer()
-    run.step()
+    run = training()
+    fit.step(run)
     with profile(activities=[ProfilerActivity.CPU]) as found:
         started = time.perf_counter()
         for _ in range(steps):
-            run.step()
+            fit.step(run)
         took = time.perf_counter() - started
     ops = {event.key: event.self_cpu_time_total / 1e6 for event in found.key_averages()}
     top = sorted(ops.items(), key=lambda item: -item[1])[:12]
@@ -76,8 +77,8 @@ def memory() -> float:
     """Peak resident gigabytes of a process that takes three steps."""
     code = (
         "import resource, sys; sys.path.insert(0, sys.argv[1]); import train\n"
-        "run = train.trainer()\n"
-        "for _ in range(3): run.step()\n"
+        "run = train.training()\n"
+        "for _ in range(3): train.fit.step(run)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
     )
     done = subprocess.run(
@@ -95,9 +96,9 @@ def main() -> None:
     for threads in options.threads:
         torch.set_num_threads(threads)
         row: dict[str, Any] = (
-            {"threads": threads} | compare(options.steps, onlstm=trainer(), lstm=trainer(rnn="lstm")) | share(4)
+            {"threads": threads} | compare(options.steps, onlstm=training(), lstm=training(rnn="lstm")) | share(4)
         )
-        box = {name: trainer("en-small", softmax=name) for name in ("bfloat16", "full")}
+        box = {name: training("en-small", softmax=name) for name in ("bfloat16", "full")}
         row["softmax"] = compare(5 * options.steps, **box)
         rows.append(row)
         print(

@@ -19,8 +19,9 @@ from onlstm.paper.logic.data import Data, Source, majority
 from onlstm.paper.logic.encoders import ENCODERS, ModelConfig, build
 from onlstm.paper.logic.formulas import VOCABULARY, Pair
 from onlstm.paper.logic.generate import generate
-from onlstm.paper.logic.training import TrainConfig, Trainer
+from onlstm.paper.logic.training import ClassifierTraining, TrainConfig
 from onlstm.train import checkpoint
+from onlstm.train.fit import Stop, fit, restore, step
 
 SMALL = {"embedding_size": 8, "hidden_size": 12, "chunk_size": 4}
 PAIRS = [pair for some in generate({0: 8, 1: 20, 2: 30, 4: 40, 6: 40, 9: 10}, seed=3).values() for pair in some]
@@ -43,12 +44,12 @@ def settings_of(**more):
     return TrainConfig(**{"epochs": 3, "batch_size": 16, "lr": 5e-3, "log_steps": 3} | more)
 
 
-def trainer(folder, encoder="onlstm", listeners=(), **more):
+def training(folder, encoder="onlstm", **more):
     torch.manual_seed(5)
     made = Classifier(ModelConfig(encoder=encoder, **SMALL))
     folder.mkdir(exist_ok=True)
     parts = Problems.of(PAIRS[::2]), Problems.of(PAIRS[1::2])
-    return Trainer(made, *parts, settings_of(**more), folder, seed=1, listeners=listeners)
+    return ClassifierTraining(made, *parts, settings_of(**more), folder, seed=1)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -194,7 +195,7 @@ def test_formulas_are_encoded_once_and_longest_first():
 
 
 def test_every_pair_is_seen_once_an_epoch_and_orders_differ(tmp_path):
-    run = trainer(tmp_path)
+    run = training(tmp_path)
     first = [rows.tolist() for rows in run._order]
     assert sorted(row for rows in first for row in rows) == list(range(len(PAIRS[::2])))
     run.progress.epoch = 1
@@ -202,7 +203,7 @@ def test_every_pair_is_seen_once_an_epoch_and_orders_differ(tmp_path):
 
 
 def test_renamed_batches_keep_their_relations(tmp_path):
-    run = trainer(tmp_path, rename=True)
+    run = training(tmp_path, rename=True)
     batch, seen = run._train.batch(run._order[0]), set()
     for cursor in range(4):
         run.progress.cursor = cursor
@@ -226,29 +227,28 @@ def ending(folder):
 @pytest.mark.parametrize("stop_at", [1, 4, 5, 9])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, encoder, stop_at):
     more = {"rename": encoder == "onlstm"}
-    assert trainer(tmp_path / "whole", encoder, **more).run()
+    assert fit(training(tmp_path / "whole", encoder, **more))
+    first, stop = training(tmp_path / "cut", encoder, **more), Stop()
 
-    def stop(record):
-        if record["event"] != "epoch" and record["step"] == stop_at:
-            first.stop()
+    def listen(record):
+        stop.requested = record["event"] != "epoch" and record["step"] == stop_at
 
-    first = trainer(tmp_path / "cut", encoder, [stop], **more)
-    assert not first.run()
+    assert not fit(first, [listen], stop=stop)
     if first.progress.cursor < len(first._order):
-        first.step()  # what is not in the checkpoint is as if it had not been
+        step(first)  # what is not in the checkpoint is as if it had not been
     checkpoint.append_log(tmp_path / "cut", {"event": "lost", "seconds": 0})
     torch.rand(7)
-    second = trainer(tmp_path / "cut", encoder, **more)
-    second.restore(checkpoint.load(tmp_path / "cut"))
+    second = training(tmp_path / "cut", encoder, **more)
+    restore(second, checkpoint.load(tmp_path / "cut"))
     assert second.progress.step == stop_at
-    assert second.run()
+    assert fit(second)
     whole, cut = ending(tmp_path / "whole"), ending(tmp_path / "cut")
     assert whole[:2] == cut[:2]
     assert all(torch.equal(a, b) for a, b in zip(whole[2], cut[2], strict=True))
 
 
 def test_plateaus_halve_the_learning_rate_and_the_best_weights_are_kept(tmp_path):
-    run = trainer(tmp_path)
+    run = training(tmp_path)
     saved, factors = [], []
     for accuracy in (50.0, 60.0, 60.0, 59.0, 58.0, 58.0, 58.0, 58.0, 61.0):
         run.progress.epoch += 1
@@ -262,8 +262,7 @@ def test_plateaus_halve_the_learning_rate_and_the_best_weights_are_kept(tmp_path
 @pytest.mark.parametrize("schedule", ["cosine", "one-cycle"])
 def test_decaying_schedules_end_near_zero(tmp_path, schedule):
     rates = []
-    run = trainer(tmp_path, schedule=schedule, warmup=0.1, listeners=[lambda record: rates.append(record["lr"])])
-    run.run()
+    fit(training(tmp_path, schedule=schedule, warmup=0.1), [lambda record: rates.append(record["lr"])])
     assert max(rates) <= 5e-3
     assert rates[-2] < 0.05 * max(rates)
 

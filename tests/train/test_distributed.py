@@ -12,17 +12,17 @@ import pytest
 from small_runs import config, ids, model
 
 from onlstm.errors import UserError
-from onlstm.train import checkpoint
+from onlstm.train import checkpoint, fit
 from onlstm.train.distributed import World
-from onlstm.train.trainer import Trainer
+from onlstm.train.language_model import LanguageModelTraining
 
 WORKER = """
 import json, os, sys
 from pathlib import Path
 import torch
 from small_runs import config, ids, model
-from onlstm.train import checkpoint
-from onlstm.train.trainer import Trainer
+from onlstm.train import checkpoint, fit
+from onlstm.train.language_model import LanguageModelTraining
 from onlstm.train.distributed import World
 
 torch.set_num_threads(1)
@@ -30,11 +30,10 @@ folder, epochs, resume = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "re
 world = World.join()
 losses = []
 settings, more = config(patience=1, lr=20.0), json.loads(sys.argv[4])
-run = Trainer(model(**more), ids(60), ids(20, seed=1), settings, folder, seed=7, world=world,
-              listeners=[lambda record: losses.append(record.get("loss"))])
+run = LanguageModelTraining(model(**more), ids(60), ids(20, seed=1), settings, folder, seed=7, world=world)
 if resume:
-    run.restore(checkpoint.load(folder))
-run.run(epochs)
+    fit.restore(run, checkpoint.load(folder))
+fit.fit(run, [lambda record: losses.append(record.get("loss"))], epochs=epochs)
 if world.rank == 0:
     print(json.dumps(losses), flush=True)
 world.leave()
@@ -67,18 +66,10 @@ def one_process(folder, epochs, resume=False, **more):
     folder.mkdir(exist_ok=True)
     losses = []
     settings = config(patience=1, lr=20.0)
-    run = Trainer(
-        model(**more),
-        ids(60),
-        ids(20, seed=1),
-        settings,
-        folder,
-        seed=7,
-        listeners=[lambda r: losses.append(r.get("loss"))],
-    )
+    run = LanguageModelTraining(model(**more), ids(60), ids(20, seed=1), settings, folder, seed=7)
     if resume:
-        run.restore(checkpoint.load(folder))
-    run.run(epochs)
+        fit.restore(run, checkpoint.load(folder))
+    fit.fit(run, [lambda r: losses.append(r.get("loss"))], epochs=epochs)
     return [loss for loss in losses if loss is not None]
 
 

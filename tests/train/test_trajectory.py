@@ -17,10 +17,18 @@ from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.train.config import TrainConfig
-from onlstm.train.trainer import Trainer
+from onlstm.train.fit import step
+from onlstm.train.language_model import LanguageModelTraining
 
 SHARED = Path(__file__).parents[3] / "shared"
 OFF = dict.fromkeys(("dropout_embedding", "dropout_input", "dropout_hidden", "dropout_output", "weight_dropout"), 0.0)
+
+
+def watched(run):
+    """Return a list that every batch of a training is added to."""
+    forward, batches = run.forward, []
+    run.forward = lambda: batches.append(forward()) or batches[-1]
+    return batches
 
 
 def restart(run):
@@ -50,21 +58,20 @@ def test_the_golden_run(tmp_path):
     with np.load(golden("lm_2layer_f64_init.npz")) as init:
         model.load_state_dict({ours: torch.from_numpy(init[theirs]) for ours, theirs in names(2).items()})
     settings = TrainConfig(batch_size=10, bptt=35, vary_bptt=False, lr=5.0, averaging="asgd-compat")
-    run = Trainer(model, text["train"], text["valid"], settings, tmp_path)
-    for step in range(130):
-        if step == 100:
+    run = LanguageModelTraining(model, text["train"], text["valid"], settings, tmp_path)
+    batches = watched(run)
+    for k in range(130):
+        if k == 100:
             check(model, text, expected["eval_after_sgd"])
             restart(run)
-        out = run.step()
-        total = out.nll + 2 * out.activation + out.slowness
-        assert out.nll.item() == pytest.approx(expected["raw_loss"][step], abs=1e-10)
-        assert total.item() == pytest.approx(expected["total_loss"][step], abs=1e-10)
+        assert step(run)["loss"] == pytest.approx(expected["raw_loss"][k], abs=1e-10)
+        assert batches.pop().objective.item() == pytest.approx(expected["total_loss"][k], abs=1e-10)
     check(model, text, expected["eval_after_asgd_current"])
-    weights = {"current": [p.detach().clone() for p in run._parameters], "averaged": run._averages.means()}
+    weights = {"current": [p.detach().clone() for p in run.parameters], "averaged": run.averages.means()}
     by_tensor = {id(p): name for name, p in model.named_parameters()}
     with np.load(golden("lm_2layer_f64_samples.npz")) as samples:
         for kind, tensors in weights.items():
-            for parameter, value in zip(run._parameters, tensors, strict=True):
+            for parameter, value in zip(run.parameters, tensors, strict=True):
                 flat = value.numpy().ravel()
                 places = np.linspace(0, flat.size - 1, min(200, flat.size)).astype(np.int64)
                 want = samples[f"after_asgd_{kind}.{names(2)[by_tensor[id(parameter)]]}"]
@@ -95,15 +102,15 @@ def test_three_layers_follow_a_plain_loop(tmp_path, averaging):
     model = LanguageModel(LMConfig(**sizes, **OFF)).double()
     start = {name: value.clone() for name, value in model.state_dict().items()}
     settings = TrainConfig(batch_size=5, bptt=7, vary_bptt=False, lr=5.0, averaging=averaging)
-    run = Trainer(model, ids, ids, settings, tmp_path)
+    run = LanguageModelTraining(model, ids, ids, settings, tmp_path)
     found = []
-    for step in range(40):
-        if step == 20:
+    for k in range(40):
+        if k == 20:
             restart(run)
-        found.append(run.step().nll.item())
+        found.append(step(run)["loss"])
     losses, mean = plain_loop(start, ids, averaging)
     assert found == pytest.approx(losses, abs=1e-10)
-    averages = dict(zip((n for n, _ in model.named_parameters()), run._averages.means(), strict=True))
+    averages = dict(zip((n for n, _ in model.named_parameters()), run.averages.means(), strict=True))
     for name, value in mean.items():
         assert torch.allclose(averages[name], value, atol=1e-10), name
 

@@ -26,11 +26,10 @@ from onlstm.parser import Parser
 from onlstm.recipe import Recipe
 from onlstm.text import corpus as text
 from onlstm.text.sources import text_files
-from onlstm.train import checkpoint
+from onlstm.train import checkpoint, fit
 from onlstm.train.distributed import World
-from onlstm.train.loop import Listener
-from onlstm.train.stopping import Stopping
-from onlstm.train.trainer import Trainer
+from onlstm.train.fit import Listener, Stop
+from onlstm.train.language_model import LanguageModelTraining
 
 Say = Callable[[str], None]
 
@@ -56,7 +55,7 @@ def run(
     world = World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
-        caught = stack.enter_context(Stopping())
+        stop = stack.enter_context(Stop())
         if world.rank:
             say, listeners = (lambda line: None), ()
         data = _corpus(request, chosen, world, stack, say)
@@ -69,7 +68,7 @@ def run(
         command = begun.get("command", request.command)
         if content and chosen.settings() != begun["recipe"]:
             command += f" && {request.command}"
-        trainer = Trainer(
+        training = LanguageModelTraining(
             model,
             data.train,
             data.valid,
@@ -77,24 +76,20 @@ def run(
             request.out,
             seed=chosen.seed,
             world=world,
-            listeners=listeners,
             about={"recipe": chosen.settings(), "sources": begun["sources"], "command": command},
         )
-        trainer.listeners.append(_trees(trainer, data.valid, say))
         if content:
-            trainer.restore(content)
-            done = trainer.progress
+            fit.restore(training, content)
+            done = training.progress
             say(f"Going on from step {done.step:,} (epoch {done.epoch + 1}, {_time(done.seconds)} so far)")
         else:
-            trainer.save()  # from now on there is something to resume
+            fit.save(training)  # from now on there is something to resume
         if world.rank == 0:
             store.save_description(model, request.out)
-        caught.stop = trainer.stop
-        if not trainer.run():
-            say(f"Stopped at step {trainer.progress.step:,}; saved in {request.out}: go on with --resume")
-            return caught.signal or signal.SIGTERM  # that of another process
-        caught.stop = None
-        return _result(request, chosen, data, trainer, say) if world.rank == 0 else {}
+        if not fit.fit(training, [*listeners, _trees(training, data.valid, say)], stop=stop):
+            say(f"Stopped at step {training.progress.step:,}; saved in {request.out}: go on with --resume")
+            return stop.received or signal.SIGTERM  # that of another process
+        return _result(request, chosen, data, training, say) if world.rank == 0 else {}
 
 
 def _checkpoint(request: Request) -> dict[str, Any] | None:
@@ -119,7 +114,7 @@ def _checkpoint(request: Request) -> dict[str, Any] | None:
 def _folder(request: Request) -> Iterator[None]:
     """Hold the run's folder; leave none behind if nothing got into it."""
     path = request.out
-    with checkpoint.Lock(path):
+    with checkpoint.lock(path):
         files.clear_halves(path, checkpoint.NAME, store.WEIGHTS, store.CONFIG, store.TOKENIZER, "result.json")
         there = {item.name for item in path.iterdir()} - {".lock"}
         if not request.resume and not there <= {"corpus"}:
@@ -152,16 +147,16 @@ def _corpus(request: Request, chosen: Recipe, world: World, stack: ExitStack, sa
     return text.load(folder)
 
 
-def _trees(trainer: Trainer, valid: np.ndarray, say: Say) -> Listener:
+def _trees(training: LanguageModelTraining, valid: np.ndarray, say: Say) -> Listener:
     """Return a listener that shows the trees of three sentences of the validation text after each epoch."""
-    model = trainer.model
+    model = training.model
     words = model.tokenizer.vocabulary
     sentences = [[words[k] for k in ids] for ids in _sample(valid, model.tokenizer.eos_id, model.tokenizer.unk_id)]
 
     def show(record: dict[str, Any]) -> None:
         if record["event"] != "epoch" or model.config.rnn != "onlstm":
             return
-        with trainer.averaged():
+        with training.averaged():
             for parse in Parser(model, layer="middle").parse(sentences):
                 say(f"  layer {parse.layer}: {parse.tree}")
 
@@ -177,31 +172,33 @@ def _sample(ids: np.ndarray, eos: int, unk: int) -> list[list[int]]:
     return [lines[k][:12] for k in sorted(range(len(lines)), key=fitness.__getitem__)[:3]]
 
 
-def _result(request: Request, chosen: Recipe, data: text.Corpus, trainer: Trainer, say: Say) -> dict[str, Any]:
+def _result(
+    request: Request, chosen: Recipe, data: text.Corpus, training: LanguageModelTraining, say: Say
+) -> dict[str, Any]:
     """Evaluate the best weights, write result.json and return it."""
     model = store.load_model(request.out)
     parts = {"valid": data.valid} | ({"test": data.test} if data.test is not None else {})
     numbers: dict[str, Any] = {}
     for name, ids in parts.items():
-        say(f"Evaluating the best weights (epoch {trainer.progress.best_epoch}) on {name} …")
+        say(f"Evaluating the best weights (epoch {training.progress.best_epoch}) on {name} …")
         numbers[f"{name}_perplexity"] = evaluate(model, ids).perplexity
-    numbers |= {"best_epoch": trainer.progress.best_epoch, "epochs": trainer.progress.epoch}
-    numbers["tokens_per_second"] = len(data.train) * trainer.progress.epoch / trainer.progress.seconds
+    numbers |= {"best_epoch": training.progress.best_epoch, "epochs": training.progress.epoch}
+    numbers["tokens_per_second"] = len(data.train) * training.progress.epoch / training.progress.seconds
     return results.save(
         request.out / "result.json",
         kind="language-model",
         name=request.out.name,
-        command=trainer.about["command"],
+        command=training.about["command"],
         recipe=chosen.settings(),
         seed=chosen.seed,
         data={
-            "name": ", ".join(Path(source).name for source in trainer.about["sources"]),
+            "name": ", ".join(Path(source).name for source in training.about["sources"]),
             **{key: data.info[key] for key in ("profile", "vocabulary")},
             **data.info["splits"],
         },
-        seconds=trainer.progress.seconds,
+        seconds=training.progress.seconds,
         parameters=sum(p.numel() for p in model.parameters()),
-        processes=trainer.world.size,
+        processes=training.world.size,
         numbers=numbers,
         curve=_curve(request.out / checkpoint.LOG),
     )

@@ -1,75 +1,60 @@
 """Non-monotonically triggered averaged SGD (Merity et al. 2018), and schedules of the learning rate.
 
 Once validation stops improving, the running mean of all later weights is what gets validated and saved. The original
-uses `torch.optim.ASGD`, which applies each step's learning rate one step late and leaves the first iterate out of the
-mean. `Averages` does neither; `averaging: asgd-compat` keeps both, to follow the original's numbers exactly.
+uses `torch.optim.ASGD`, which applies the learning rate of each step one step late and leaves the first iterate out of
+the mean. `Averages` does neither, unless it is given such an optimizer to follow the original's numbers exactly.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from onlstm.train.checkpoint import StateDict
+
 
 class Averages:
-    """The mean of the weights over all steps since it was made."""
+    """The mean of the weights over all steps since it was made; of an `asgd` optimizer, the one that this keeps."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        self._parameters = parameters
-        self._means = [torch.zeros_like(p) for p in parameters]
-        self._count = 0
+    def __init__(self, parameters: Sequence[nn.Parameter], asgd: torch.optim.ASGD | None = None) -> None:
+        self._parameters, self._asgd, self._count = parameters, asgd, 0
+        self._means = [] if asgd else [torch.zeros_like(p) for p in parameters]
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the present weights."""
         self._count += 1
-        torch._foreach_lerp_(self._means, [p.detach() for p in self._parameters], 1 / self._count)
+        if not self._asgd:
+            torch._foreach_lerp_(self._means, [p.detach() for p in self._parameters], 1 / self._count)
 
     def means(self) -> list[Tensor]:
-        return self._means
+        if not self._asgd:
+            return self._means
+        state = self._asgd.state
+        return [state[p]["ax"] if p in state else p.detach() for p in self._parameters]
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"count": self._count, "means": self._means}
+    def state_dict(self) -> StateDict:
+        return {} if self._asgd else {"count": self._count, "means": self._means}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._count = state["count"]
-        for mean, saved in zip(self._means, state["means"], strict=True):
-            mean.copy_(saved)
-
-
-class CompatAverages:
-    """The same, as `torch.optim.ASGD` keeps it: the mean of its second and later iterates."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
-        self._parameters, self._optimizer = parameters, optimizer
-
-    def update(self) -> None:
-        """Do nothing: the optimizer did it."""
-
-    def means(self) -> list[Tensor]:
-        return [self._optimizer.state[p]["ax"] if p in self._optimizer.state else p.detach() for p in self._parameters]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Do nothing: it is in the optimizer's state."""
+    def load_state_dict(self, state: StateDict) -> None:
+        if not self._asgd:  # whose means are in the optimizer's state
+            self._count = state["count"]
+            torch._foreach_copy_(self._means, state["means"])
 
 
 @contextmanager
 def swapped(parameters: Sequence[nn.Parameter], values: Sequence[Tensor] | None) -> Iterator[None]:
-    """Put values in the parameters' place for a while; None leaves them."""
-    kept = [p.data for p in parameters]
+    """Give the parameters other values for a while; None leaves them."""
+    weights = [p.data for p in parameters]
     try:
-        for p, value in zip(parameters, values if values is not None else kept, strict=True):
+        for p, value in zip(parameters, weights if values is None else values, strict=True):
             p.data = value
         yield
     finally:
-        for p, value in zip(parameters, kept, strict=True):
-            p.data = value
+        for p, weight in zip(parameters, weights, strict=True):
+            p.data = weight
 
 
 def stalled(history: Sequence[float], loss: float, patience: int) -> bool:
@@ -82,10 +67,10 @@ def stalled(history: Sequence[float], loss: float, patience: int) -> bool:
 
 
 def schedule(kind: str, done: float, warmup: float) -> float:
-    """Return the factor of the learning rate when the share `done` of the training lies behind.
+    """Return the factor of the learning rate when the share `done` of the training is done.
 
-    `one-cycle` rises from a 25th over the share `warmup` and falls along a cosine to nothing; `cosine` does the same
-    from zero; `constant` and `plateau` (which the trainer lowers itself) stay at 1.
+    `one-cycle` rises from a 25th over the share `warmup` and falls along a cosine to zero; `cosine` does the same from
+    zero; `constant` and `plateau` (which has its own factor) stay at 1.
     """
     if kind in ("constant", "plateau"):
         return 1.0

@@ -1,12 +1,13 @@
-"""`trainer.pt`: everything a run needs to go on as if it had never stopped, in one file that is replaced whole.
+"""`trainer.pt`: all that a run needs to continue as if it had never stopped, in one file that is replaced whole.
 
-It holds tensors, numbers and strings only and is read with `weights_only`. `Lock` keeps two trainers out of one folder.
+It holds tensors, numbers and strings only, read with `weights_only`. `lock` keeps two processes out of one folder.
 """
 
 import fcntl
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import torch
@@ -14,11 +15,13 @@ import torch
 from onlstm import files
 from onlstm.errors import UserError
 
+StateDict = dict[str, Any]
+"""Tensors, numbers and strings by name, as torch's own state dicts."""
 FORMAT_VERSION = 1
 NAME, LOG = "trainer.pt", "log.jsonl"
 
 
-def save(folder: Path, content: dict[str, Any]) -> None:
+def save(folder: Path, content: StateDict) -> None:
     """Replace the folder's checkpoint; after a crash or on a full disk the old one is still there."""
 
     def write(file: BinaryIO) -> None:
@@ -30,23 +33,23 @@ def save(folder: Path, content: dict[str, Any]) -> None:
     files.write(folder / NAME, write)
 
 
-def load(folder: Path) -> dict[str, Any]:
+def load(folder: Path) -> StateDict:
     """Return what `save` was given."""
     path = folder / NAME
     if not path.is_file():
-        raise UserError(f"{folder}: nothing to resume: no {NAME} there; start it without --resume")
+        raise UserError(f"{folder}: nothing to resume: no {NAME} there")
     try:
-        content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        content: StateDict = torch.load(path, weights_only=True, map_location="cpu")
         version = content["format_version"]
-    except Exception as error:  # bent files raise nearly anything
+    except Exception as error:  # a corrupt file can raise any exception
         raise UserError(f"{path}: damaged, or not a checkpoint ({type(error).__name__})") from None
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}")
     return content
 
 
-def append_log(folder: Path, record: dict[str, Any]) -> int:
-    """Write a record to log.jsonl and return the log's length."""
+def append_log(folder: Path, record: Mapping[str, object]) -> int:
+    """Write a record to log.jsonl and return the length of the log."""
     try:
         with (folder / LOG).open("a") as file:
             file.write(json.dumps(record) + "\n")
@@ -56,28 +59,22 @@ def append_log(folder: Path, record: dict[str, Any]) -> int:
 
 
 def cut_log(folder: Path, length: int) -> None:
-    """Take off what was written after the log had this length."""
+    """Cut log.jsonl back to this length."""
     if (folder / LOG).exists():
         with (folder / LOG).open("r+b") as file:
             file.truncate(min(length, (folder / LOG).stat().st_size))
 
 
-class Lock:
-    """Held while a process trains in a folder; the system lets go of it when the process ends, however it ends."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / ".lock"
-
-    def __enter__(self) -> None:
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Make a folder, if need be, and hold it while a process trains there; the system lets go when that ends."""
+    with ExitStack() as stack:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("w")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((folder / ".lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.close()
-            raise UserError(f"{self._path.parent}: another process is training there") from None
+            raise UserError(f"{folder}: another process is training there") from None
         except OSError as error:
-            raise UserError(f"{self._path.parent}: cannot write there: {error.strerror}") from None
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._file.close()
+            raise UserError(f"{folder}: cannot write there: {error.strerror}") from None
+        yield

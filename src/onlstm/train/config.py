@@ -1,4 +1,4 @@
-"""How a language model is trained: settings, checked."""
+"""How models are trained: settings, checked. No torch here."""
 
 import math
 from dataclasses import dataclass
@@ -8,29 +8,47 @@ from onlstm.errors import UserError, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """How to train; the defaults are the paper's for the Penn Treebank."""
+class FitConfig:
+    """What `onlstm.train.fit` itself has to know."""
 
     epochs: int = 1000
-    """Passes over the text."""
+    """Passes over the training data."""
     batch_size: int = 20
-    """Columns of text that are read side by side (over all processes)."""
-    bptt: int = 70
-    """Words a gradient reaches back; the mean of the windows' lengths with vary_bptt."""
-    vary_bptt: bool = True
-    """Draw each window's length, from N(bptt, 5) or (1 in 20) N(bptt/2, 5), and scale the learning rate with it."""
-    optimizer: Literal["sgd", "adamw"] = "sgd"
-    """The rule of the step."""
+    """Columns of text, or pairs of formulas, in a step (over all processes)."""
     lr: float = 30.0
     """Learning rate."""
     schedule: Literal["constant", "plateau", "cosine", "one-cycle"] = "constant"
-    """Of the learning rate; plateau divides it by 4 after an epoch without improvement."""
+    """Of the learning rate; plateau lowers it when validation stalls, cosine and one-cycle let it decay to zero."""
     warmup: float = 0.1
     """Share of the training in which cosine and one-cycle rise."""
     clip: float = 0.25
     """Largest global norm of the gradient; 0: any."""
     weight_decay: float = 1.2e-6
     """Of all weights."""
+    checkpoint_minutes: float = 10.0
+    """Time between two checkpoints within an epoch."""
+    log_steps: int = 200
+    """Steps between two records of progress."""
+
+    def __post_init__(self) -> None:
+        limits = {"epochs": 1, "batch_size": 1, "log_steps": 1, "clip": 0, "weight_decay": 0, "checkpoint_minutes": 0}
+        at_least(self, "train.", **limits)
+        if not 0 < self.lr < math.inf:
+            raise UserError(f"train.lr {self.lr}: a number above 0 is needed")
+        if not 0 <= self.warmup < 1:
+            raise UserError(f"train.warmup {self.warmup}: from 0 to less than 1 is needed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(FitConfig):
+    """How to train a language model; the defaults are the paper's for the Penn Treebank."""
+
+    bptt: int = 70
+    """Words a gradient reaches back; the mean of the windows' lengths with vary_bptt."""
+    vary_bptt: bool = True
+    """Draw each window's length, from N(bptt, 5) or (1 in 20) N(bptt/2, 5), and scale the learning rate with it."""
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """The rule of the step."""
     alpha: float = 2.0
     """Weight of the mean square of the last layer's output (AR)."""
     beta: float = 1.0
@@ -45,18 +63,9 @@ class TrainConfig:
     """Of weights and arithmetic; float64 is for comparing runs digit by digit."""
     valid_batch_size: int = 10
     """Columns of the validation text."""
-    checkpoint_minutes: float = 10.0
-    """Time between two checkpoints within an epoch."""
-    log_steps: int = 200
-    """Steps between two records of progress."""
 
     def __post_init__(self) -> None:
-        at_least(self, "train.", epochs=1, batch_size=1, bptt=1, valid_batch_size=1, log_steps=1)
-        at_least(self, "train.", clip=0, weight_decay=0, alpha=0, beta=0, patience=0, finetune_epoch=0)
-        at_least(self, "train.", checkpoint_minutes=0)
-        if not 0 < self.lr < math.inf:
-            raise UserError(f"train.lr {self.lr}: a number above 0 is needed")
-        if not 0 <= self.warmup < 1:
-            raise UserError(f"train.warmup {self.warmup}: a share from 0 to less than 1 is needed")
+        super().__post_init__()
+        at_least(self, "train.", bptt=1, valid_batch_size=1, alpha=0, beta=0, patience=0, finetune_epoch=0)
         if self.averaging != "none" and self.optimizer != "sgd":
-            raise UserError(f"train.averaging {self.averaging}: only with optimizer: sgd; say averaging: none")
+            raise UserError(f"train.averaging {self.averaging}: works with optimizer: sgd only; set averaging: none")

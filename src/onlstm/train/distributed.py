@@ -1,13 +1,13 @@
-"""Many processes that train as one: who computes which columns of the batch, and sums over all of them.
+"""Many processes that train as one: which columns of the batch each computes, and means over all of them.
 
-Started by `torchrun`; without it the world is one process and every call here does nothing.
+Started by `torchrun`; without it the world is one process.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch import distributed as dist
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from onlstm.errors import UserError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,22 +48,27 @@ class World:
         share = batch // self.size
         return slice(self.rank * share, (self.rank + 1) * share)
 
-    def average(self, tensors: Iterable[Tensor]) -> None:
-        """Replace tensors by their mean over all processes."""
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their means over all processes."""
         if self.size > 1:
-            kept = list(tensors)
-            flat = _flatten_dense_tensors(kept) / self.size
+            flat = _flatten_dense_tensors(tensors) / self.size
             dist.all_reduce(flat)
-            for tensor, mean in zip(kept, _unflatten_dense_tensors(flat, kept), strict=True):
+            for tensor, mean in zip(tensors, _unflatten_dense_tensors(flat, tensors), strict=True):
                 tensor.copy_(mean)
 
-    def largest(self, *values: float) -> list[float]:
-        """Return each value's maximum over all processes (nan if any is nan)."""
+    def mean(self, value: Tensor) -> float:
+        """Return the mean of a scalar over all processes."""
+        mean = value.detach().clone()
+        self.average([mean])
+        return mean.item()
+
+    def any(self, *flags: bool) -> list[bool]:
+        """Return of each flag whether it is set in any process."""
         if self.size == 1:
-            return list(values)
-        gathered = [torch.empty(len(values), dtype=torch.float64) for _ in range(self.size)]
-        dist.all_gather(gathered, torch.tensor(values, dtype=torch.float64))
-        return torch.stack(gathered).amax(0).tolist()
+            return list(flags)
+        counts = torch.tensor(flags, dtype=torch.int64)
+        dist.all_reduce(counts)
+        return [count > 0 for count in counts.tolist()]
 
     def gather(self, tensor: Tensor) -> Tensor:
         """Return the columns (dimension 1) of all processes side by side."""
@@ -71,10 +78,9 @@ class World:
         dist.all_gather(parts, tensor.contiguous())
         return torch.cat(parts, 1)
 
-    def from_first(self, value: Any) -> Any:
+    def from_first(self, value: T) -> T:
         """Return the first process's value."""
-        if self.size == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box)
-        return box[0]
+        values = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(values)
+        return values[0]

@@ -31,9 +31,10 @@ from onlstm.paper.parsing.rows import Forest, baselines, forests, rows, untraine
 from onlstm.paper.parsing.sentences import Reading
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
+from onlstm.train import fit
 from onlstm.train.config import TrainConfig
-from onlstm.train.loop import Listener
-from onlstm.train.trainer import Trainer
+from onlstm.train.fit import Listener
+from onlstm.train.language_model import LanguageModelTraining
 from onlstm.trees.decode import tree_from_distances
 from onlstm.trees.f1 import score
 from onlstm.trees.tree import Tree
@@ -184,12 +185,12 @@ def _job(grammar: Grammar, data: Corpus, request: Request, work: Path) -> _Job:
 
 def _planned(job: _Job, minutes: float) -> _Job:
     """Return the job with as many passes, or as much of the text, as fit into the time at this machine's speed."""
-    trial = _trainer(replace(job, folder=job.folder.with_name("trial")))
-    trial.step()  # the kernel may have to be built
+    trial = _training(replace(job, folder=job.folder.with_name("trial")))
+    fit.step(trial)  # the kernel may have to be built
     began = time.perf_counter()
     for _ in range(5):
         trial.progress.cursor = 0
-        trial.step()
+        fit.step(trial)
     speed = 5 * job.train.batch_size * job.train.bptt / (time.perf_counter() - began)
     passes = max(1.0, PASSES * minutes / MINUTES)
     tokens = int(min(passes * len(job.text), 0.8 * speed * 60 * minutes))
@@ -199,16 +200,16 @@ def _planned(job: _Job, minutes: float) -> _Job:
     return replace(job, text=text, train=replace(job.train, epochs=epochs, log_steps=max(1, steps // _LOOKS)))
 
 
-def _trainer(job: _Job) -> Trainer:
+def _training(job: _Job) -> LanguageModelTraining:
     job.folder.mkdir(parents=True)
     torch.manual_seed(job.seed)
     model = LanguageModel(job.model, Tokenizer.of_words(job.words))
-    return Trainer(model, job.text, job.valid, job.train, job.folder, seed=job.seed)
+    return LanguageModelTraining(model, job.text, job.valid, job.train, job.folder, seed=job.seed)
 
 
 def _train(job: _Job, listeners: Callable[[LanguageModel], Sequence[Listener]]) -> tuple[LanguageModel, list[Any]]:
     """Return the trained model and what the trainer told on the way; both are in the job's folder too."""
-    trainer = _trainer(job)
+    training, stop = _training(job), fit.Stop()
     curve: list[dict[str, Any]] = []
     ends = time.monotonic() + job.seconds
 
@@ -216,15 +217,14 @@ def _train(job: _Job, listeners: Callable[[LanguageModel], Sequence[Listener]]) 
         if record["event"] == "step":
             curve.append(record)
         if time.monotonic() > ends:
-            trainer.progress.cursor = len(job.text)  # the end of the pass,
+            training.progress.cursor = len(job.text)  # the end of the pass,
             if record["event"] == "epoch":
-                trainer.stop()  # and of them all
+                stop.requested = True  # and of them all
 
-    trainer.listeners = [watch, *listeners(trainer.model)]
-    trainer.run()
-    trainer.model.eval().save(job.folder)
+    fit.fit(training, [watch, *listeners(training.model)], stop=stop)
+    training.model.eval().save(job.folder)
     files.write(job.folder / "curve.json", files.json_text(curve))
-    return trainer.model, curve
+    return training.model, curve
 
 
 @contextmanager

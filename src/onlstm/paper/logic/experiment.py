@@ -22,11 +22,10 @@ from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.data import Data, Say, Source, by_length, majority
 from onlstm.paper.logic.encoders import ModelConfig
 from onlstm.paper.logic.evaluation import result, runs
-from onlstm.paper.logic.training import TrainConfig, Trainer
+from onlstm.paper.logic.training import ClassifierTraining, TrainConfig
 from onlstm.settings import build
-from onlstm.train import checkpoint
-from onlstm.train.loop import Listener
-from onlstm.train.stopping import Stopping
+from onlstm.train import checkpoint, fit
+from onlstm.train.fit import Listener, Stop
 
 MAJORITY = "majority"
 ENCODERS, SEEDS = ("onlstm", "lstm", "tree-lstm"), 3
@@ -168,7 +167,7 @@ def _train(
     job: _Job, data: Data, test: Problems, request: Request, say: Say, listeners: Sequence[Listener]
 ) -> signal.Signals | None:
     """Train a job, test its best weights and write its result; return the signal that ended it early."""
-    with checkpoint.Lock(job.folder):
+    with checkpoint.lock(job.folder):
         files.clear_halves(job.folder, checkpoint.NAME, store.WEIGHTS, store.CONFIG, "result.json")
         begun = (job.folder / checkpoint.NAME).exists()
         if begun and not request.resume:
@@ -177,27 +176,27 @@ def _train(
         model = Classifier(job.model)
         about = {"digest": data.digest()}
         parts = Problems.of(data.train), Problems.of(data.valid)
-        trainer = Trainer(model, *parts, job.train, job.folder, seed=job.seed, listeners=listeners, about=about)
+        training = ClassifierTraining(model, *parts, job.train, job.folder, seed=job.seed, about=about)
         if begun:
             content = checkpoint.load(job.folder)
             if content["about"] != about:
                 raise UserError(f"{job.folder}: the pairs are no longer those it was trained on; name another --out")
-            trainer.restore(content)
-            say(f"Going on from step {trainer.progress.step:,} (epoch {trainer.progress.epoch + 1})")
+            fit.restore(training, content)
+            say(f"Going on from step {training.progress.step:,} (epoch {training.progress.epoch + 1})")
         classifier.save_description(model, job.folder, **job.described())
         if not begun:
-            trainer.save()
-        with Stopping(trainer.stop) as caught:
-            if not trainer.run():
-                say(f"Stopped at step {trainer.progress.step:,}; saved in {job.folder}: go on with --resume")
-                return caught.signal
-        _test(job, trainer, test)
+            fit.save(training)
+        with Stop() as stop:
+            if not fit.fit(training, listeners, stop=stop):
+                say(f"Stopped at step {training.progress.step:,}; saved in {job.folder}: go on with --resume")
+                return stop.received
+        _test(job, training, test)
     return None
 
 
-def _test(job: _Job, trainer: Trainer, test: Problems) -> None:
+def _test(job: _Job, training: ClassifierTraining, test: Problems) -> None:
     """Write the result of a job that is done."""
-    done, model = trainer.progress, classifier.load_model(job.folder)
+    done, model = training.progress, classifier.load_model(job.folder)
     row = {
         "seed": job.seed,
         "epochs": done.epoch,

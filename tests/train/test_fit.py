@@ -1,4 +1,4 @@
-"""The trainer: exact resume wherever it is cut, averaging by its definition, and what it does when things go wrong."""
+"""`fit`: exact resume wherever it is cut, averaging by its definition, and what it does when things go wrong."""
 
 import json
 import math
@@ -13,8 +13,8 @@ from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.train import checkpoint
 from onlstm.train.averaging import schedule
-from onlstm.train.loop import Diverged
-from onlstm.train.trainer import Trainer
+from onlstm.train.fit import Diverged, Stop, fit, restore, save, step
+from onlstm.train.language_model import LanguageModelTraining
 
 TRAIN, VALID = ids(60), ids(20, seed=1)
 RULES = {
@@ -25,14 +25,14 @@ RULES = {
 }
 
 
-def trainer(folder, listeners=(), seed=0, **more):
+def training(folder, seed=0, **more):
     store.save_description(model(), folder)
-    return Trainer(model(), TRAIN, VALID, config(**more), folder, seed=seed, listeners=listeners)
+    return LanguageModelTraining(model(), TRAIN, VALID, config(**more), folder, seed=seed)
 
 
 def state(run):
     """Everything a run consists of."""
-    run.save()
+    save(run)
     content = checkpoint.load(run.folder)
     del content["progress"]["seconds"], content["progress"]["log_bytes"]
     return content
@@ -52,54 +52,55 @@ def same(one, other):
 @pytest.mark.parametrize("cut", ["epochs", "mid-epoch", "often"])
 def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, rule, cut):
     losses = {"whole": [], "parts": []}
-    whole = trainer(tmp_path / "whole", [lambda r: losses["whole"].append(r.get("loss"))], **RULES[rule])
-    assert whole.run()
+    whole = training(tmp_path / "whole", **RULES[rule])
+    assert fit(whole, [lambda r: losses["whole"].append(r.get("loss"))])
     steps = whole.progress.step
     places = {"epochs": [], "mid-epoch": [steps // 3, steps // 2 + 1], "often": range(1, steps, 5)}[cut]
-    run = trainer(tmp_path / "parts", [lambda r: losses["parts"].append(r.get("loss"))], **RULES[rule])
+    run, listen = training(tmp_path / "parts", **RULES[rule]), lambda r: losses["parts"].append(r.get("loss"))
     for place in places:
-        while run.progress.step < place:
-            stop_after(run, place)
-        run = resumed(tmp_path / "parts", losses["parts"], rule)
+        assert not fit(run, [listen, stop_after(run, place, stop := Stop())], stop=stop)
+        run = resumed(tmp_path / "parts", rule)
     if cut == "epochs":
-        run.run(2)
-        run = resumed(tmp_path / "parts", losses["parts"], rule)
-    assert run.run()
+        fit(run, [listen], epochs=2)
+        run = resumed(tmp_path / "parts", rule)
+    assert fit(run, [listen])
     assert losses["parts"] == losses["whole"]
     assert same(state(run), state(whole))
     if "asgd" in rule:
         assert whole.progress.averaging_since is not None, "the averaging was not reached"
 
 
-def stop_after(run, place):
-    """Let it run to a step and stop it there as a signal would."""
-    run.listeners.insert(0, lambda record: run.stop() if run.progress.step == place else None)
-    assert not run.run()
+def stop_after(run, place, stop):
+    """Return a listener that stops a training after a step as a signal would."""
+
+    def listen(record):
+        stop.requested = run.progress.step == place
+
+    return listen
 
 
-def resumed(folder, losses, rule):
-    run = trainer(folder, [lambda r: losses.append(r.get("loss"))], seed=99, **RULES[rule])
-    run.restore(checkpoint.load(folder))
+def resumed(folder, rule):
+    run = training(folder, seed=99, **RULES[rule])
+    restore(run, checkpoint.load(folder))
     return run
 
 
 def test_averages_are_the_mean_of_all_later_weights_and_are_what_is_validated(tmp_path):
-    run = trainer(tmp_path / "run", averaging="nt-asgd", epochs=1)
+    run = training(tmp_path / "run", averaging="nt-asgd", epochs=1)
     run.start_averaging()
     seen = []
-    run.listeners.append(lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run._parameters]))
-    run.run()
+    fit(run, [lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run.parameters])])
     mean = [torch.stack(each).mean(0) for each in zip(*seen, strict=True)]
     saved = LanguageModel.load(tmp_path / "run").double()
     for expected, found in zip(mean, saved.parameters(), strict=True):
         assert torch.allclose(found, expected, atol=1e-12)
-    assert not torch.equal(mean[0], run._parameters[0])
+    assert not torch.equal(mean[0], run.parameters[0])
 
 
 def test_averaging_starts_when_validation_stalls_and_once_more_for_fine_tuning(tmp_path):
-    run = trainer(tmp_path / "run", **RULES["nt-asgd"], epochs=1)
+    run = training(tmp_path / "run", **RULES["nt-asgd"], epochs=1)
     epochs = []
-    run.start_averaging = lambda: epochs.append(run.progress.epoch) or Trainer.start_averaging(run)
+    run.start_averaging = lambda: epochs.append(run.progress.epoch) or LanguageModelTraining.start_averaging(run)
     for epoch, loss in enumerate([3.0, 2.0, 2.5, 2.4, 2.3, 2.2], 1):
         run.progress.epoch = epoch
         run._react(loss)
@@ -113,7 +114,7 @@ def test_averaging_starts_when_validation_stalls_and_once_more_for_fine_tuning(t
 
 
 def test_plateaus_divide_the_learning_rate_by_four(tmp_path):
-    run = trainer(tmp_path / "run", **RULES["plateau"])
+    run = training(tmp_path / "run", **RULES["plateau"])
     for loss, factor in ((3.0, 1.0), (3.1, 0.25), (2.9, 0.25), (2.9, 0.0625)):
         run._react(loss)
         assert run.progress.lr_factor == factor
@@ -131,7 +132,7 @@ def test_schedules_rise_and_fall():
 
 
 def test_window_lengths_are_drawn_as_the_original_draws_them(tmp_path):
-    run = trainer(tmp_path / "run", bptt=70)
+    run = training(tmp_path / "run", bptt=70)
     lengths = [run._draw_length() for _ in range(20_000)]
     short = sum(n < 52.5 for n in lengths) / len(lengths)
     assert min(lengths) >= 5
@@ -142,19 +143,19 @@ def test_window_lengths_are_drawn_as_the_original_draws_them(tmp_path):
 
 @pytest.mark.parametrize("vary", [True, False])
 def test_the_learning_rate_goes_with_the_window(tmp_path, vary):
-    run = trainer(tmp_path / "run", vary_bptt=vary, averaging="none", weight_decay=0.0, clip=0.0)
+    run = training(tmp_path / "run", vary_bptt=vary, averaging="none", weight_decay=0.0, clip=0.0)
     run._draw_length = lambda: 6
-    before = [p.detach().clone() for p in run._parameters]
-    run.step()
-    moved = [b - p.detach() for b, p in zip(before, run._parameters, strict=True)]
-    for change, p in zip(moved, run._parameters, strict=True):
+    before = [p.detach().clone() for p in run.parameters]
+    step(run)
+    moved = [b - p.detach() for b, p in zip(before, run.parameters, strict=True)]
+    for change, p in zip(moved, run.parameters, strict=True):
         assert torch.allclose(change, p.grad * 5.0 * (6 / 12 if vary else 1), atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["nan", "huge"])
 def test_divergence_stops_with_the_step_and_keeps_the_last_good_checkpoint(tmp_path, kind):
-    run = trainer(tmp_path / "run")
-    run.run(1)
+    run = training(tmp_path / "run")
+    fit(run, epochs=1)
     kept = (tmp_path / "run" / checkpoint.NAME).read_bytes()
     with torch.no_grad():
         run.model.decoder.bias.fill_(math.nan if kind == "nan" else 0.0)
@@ -163,20 +164,20 @@ def test_divergence_stops_with_the_step_and_keeps_the_last_good_checkpoint(tmp_p
     with pytest.raises(
         Diverged, match=rf"step {step + 1} \(epoch 2\): loss .*, gradient norm .*last checkpoint is kept"
     ):
-        run.run()
+        fit(run)
     assert (tmp_path / "run" / checkpoint.NAME).read_bytes() == kept
 
 
 def test_a_full_disk_loses_nothing(tmp_path):
-    run = trainer(tmp_path / "run")
-    run.run(1)
+    run = training(tmp_path / "run")
+    fit(run, epochs=1)
     kept = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))  # the system refuses to write more into a file
     try:
         with pytest.raises(UserError, match=r"cannot write .*trainer.pt: File too large"):
-            run.save()
+            save(run)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == kept
@@ -187,16 +188,16 @@ def test_a_listener_that_fails_loses_no_step(tmp_path):
         if record["step"] == 5:
             raise BrokenPipeError
 
-    run = trainer(tmp_path / "run", [fails])
+    run = training(tmp_path / "run")
     with pytest.raises(BrokenPipeError):
-        run.run()
+        fit(run, [fails])
     assert checkpoint.load(tmp_path / "run")["progress"]["step"] == 5
 
 
 def test_two_trainers_do_not_share_a_folder(tmp_path):
-    with checkpoint.Lock(tmp_path), pytest.raises(UserError, match="another process is training there"):
-        checkpoint.Lock(tmp_path).__enter__()
-    with checkpoint.Lock(tmp_path):
+    with checkpoint.lock(tmp_path), pytest.raises(UserError, match="another process is training there"):
+        checkpoint.lock(tmp_path).__enter__()
+    with checkpoint.lock(tmp_path):
         pass
 
 
@@ -213,19 +214,19 @@ def test_a_checkpoint_that_is_none(tmp_path, content, message):
 
 def test_too_little_text_is_refused(tmp_path):
     with pytest.raises(UserError, match="training text has 5 tokens; 4 columns need at least 8"):
-        Trainer(model(), TRAIN[:5], VALID, config(), tmp_path)
+        LanguageModelTraining(model(), TRAIN[:5], VALID, config(), tmp_path)
 
 
 def test_the_log_says_what_happened_and_is_cut_back_on_resume(tmp_path):
-    run = trainer(tmp_path / "run", log_steps=3, epochs=2)
-    run.run(1)
+    run = training(tmp_path / "run", log_steps=3, epochs=2)
+    fit(run, epochs=1)
     log = (tmp_path / "run" / "log.jsonl").read_text()
     with (tmp_path / "run" / "log.jsonl").open("a") as file:
         file.write('{"event": "step", "from": "a run that was killed"}\n')
-    again = trainer(tmp_path / "run", log_steps=3, epochs=2)
-    again.restore(checkpoint.load(tmp_path / "run"))
+    again = training(tmp_path / "run", log_steps=3, epochs=2)
+    restore(again, checkpoint.load(tmp_path / "run"))
     assert (tmp_path / "run" / "log.jsonl").read_text() == log
-    again.run()
+    fit(again)
     records = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert [r["step"] for r in records if r["event"] == "step"] == list(range(3, again.progress.step + 1, 3))
     assert [r["epoch"] for r in records if r["event"] == "epoch"] == [1, 2]

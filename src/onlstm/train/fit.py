@@ -1,0 +1,245 @@
+"""Training, to read from top to bottom: `step` moves the weights once, `fit` takes steps until the epochs are done.
+
+What is trained, a `Training`, knows how to compute a batch and what follows an epoch: that of a language model is in
+language_model.py. A checkpoint, between any two steps, holds all that the next step depends on: a run that was cut off
+continues bit for bit.
+"""
+
+import math
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onlstm.errors import UserError
+from onlstm.train import checkpoint
+from onlstm.train.averaging import Averages, schedule
+from onlstm.train.checkpoint import StateDict
+from onlstm.train.config import FitConfig
+from onlstm.train.distributed import World
+
+Listener = Callable[[dict[str, Any]], None]
+"""Gets the records of log.jsonl, and a record {"event": "tick"} after every other step."""
+
+
+class Diverged(UserError):
+    """The loss or the gradient is no longer a sensible number."""
+
+
+@dataclass
+class Progress:
+    """Where a run is; all of it goes into the checkpoint."""
+
+    epoch: int = 0
+    """Epochs finished."""
+    step: int = 0
+    cursor: int = 0
+    """Place in the epoch where the next step starts."""
+    loss_sum: float = 0.0
+    """Of this epoch."""
+    history: list[float] = field(default_factory=list)
+    """The result of validation after each epoch."""
+    best: float = math.inf
+    best_epoch: int = 0
+    lr_factor: float = 1.0
+    """What plateaus have made of the learning rate."""
+    seconds: float = 0.0
+    """Time spent, validation included, over all sittings."""
+    log_bytes: int = 0
+    """Length of log.jsonl at the checkpoint; what a killed run wrote after it is cut off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The result of a forward pass."""
+
+    objective: Tensor
+    """What to take the gradient of."""
+    loss: float
+    """Over all processes; what to log, and to notice divergence by."""
+    lr_scale: float = 1.0
+    """Factor of the learning rate for this batch alone."""
+    numbers: Mapping[str, float]
+    """More to log."""
+
+
+class Training(ABC):
+    """What `fit` trains: a model, its optimizer and its data. `about` is stored in the checkpoint too."""
+
+    optimizer: torch.optim.Optimizer
+    averages: Averages | None = None
+    loss_limit = math.inf
+    """A loss above it counts as divergence."""
+    length: int
+    end: int
+    """Of an epoch: the cursor reaches `end`, and `length` if nothing is left out."""
+
+    def __init__(self, model: nn.Module, config: FitConfig, folder: Path, progress: Progress) -> None:
+        self.model, self.config, self.folder, self.progress = model, config, folder, progress
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.world, self.about = World(), StateDict()
+
+    @abstractmethod
+    def forward(self) -> Batch:
+        """Compute the batch at the cursor, and move that."""
+
+    @abstractmethod
+    def end_epoch(self) -> dict[str, float]:
+        """Validate, save the best weights, prepare the next epoch; return what to log."""
+
+    @abstractmethod
+    def state(self) -> StateDict:
+        """Return what else the checkpoint has to hold. Called in all processes."""
+
+    @abstractmethod
+    def load_state(self, content: StateDict) -> None:
+        """Restore what `state` returned."""
+
+    @property
+    def done(self) -> float:
+        """The share of the training that is done."""
+        return (self.progress.epoch + self.progress.cursor / self.length) / self.config.epochs
+
+
+def step(training: Training) -> dict[str, float]:
+    """Take one step: a batch forwards and back, and the weights move. Return what to log."""
+    config, progress, parameters = training.config, training.progress, training.parameters
+    started = time.perf_counter()
+    lr = config.lr * progress.lr_factor * schedule(config.schedule, training.done, config.warmup)
+
+    batch = training.forward()
+    training.optimizer.zero_grad()
+    batch.objective.backward()
+    for p in parameters:
+        if p.grad is None:  # rare words of an adaptive softmax; other processes may have met some
+            p.grad = torch.zeros_like(p)
+    training.world.average([p.grad for p in parameters if p.grad is not None])
+    norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
+    _check(training, batch.loss, norm)
+
+    for group in training.optimizer.param_groups:
+        group["lr"] = lr * batch.lr_scale
+    training.optimizer.step()
+    if training.averages:
+        training.averages.update()
+    progress.step += 1
+    progress.seconds += time.perf_counter() - started
+    return {"loss": batch.loss, "gradient_norm": norm, "lr": lr, **batch.numbers, "done": training.done}
+
+
+def fit(
+    training: Training, listeners: Sequence[Listener] = (), *, epochs: int | None = None, stop: "Stop | None" = None
+) -> bool:
+    """Train until `epochs` (default: the configured number) are done; return whether they are, or `stop` ended it."""
+    config, progress = training.config, training.progress
+    stop, saved = stop or Stop(), time.monotonic()
+    stop.fitting = True
+    while progress.epoch < (config.epochs if epochs is None else epochs):
+        if progress.cursor < training.end:
+            numbers = step(training)
+            event = "tick" if progress.step % config.log_steps else "step"
+        else:
+            numbers, event = _end_epoch(training), "epoch"
+        _report(training, event, numbers, listeners)
+        due = event == "epoch" or time.monotonic() - saved > 60 * config.checkpoint_minutes
+        ended, due = training.world.any(stop.requested, due)
+        if ended or due:
+            save(training)
+            saved = time.monotonic()
+        if ended and progress.epoch < config.epochs:
+            return False
+    stop.fitting = False
+    return True
+
+
+def _end_epoch(training: Training) -> dict[str, float]:
+    progress, started = training.progress, time.perf_counter()
+    progress.epoch, progress.cursor = progress.epoch + 1, 0
+    numbers = training.end_epoch()
+    progress.seconds += time.perf_counter() - started
+    return numbers | {"best_epoch": progress.best_epoch}
+
+
+class Stop:
+    """A request to end a training after the step at hand, with a checkpoint.
+
+    Within `with`, SIGINT and SIGTERM request it while `fit` runs; at other times, and the second time, they interrupt.
+    """
+
+    requested = fitting = False
+    received: signal.Signals | None = None
+    """The signal that requested it."""
+
+    def __enter__(self) -> "Stop":
+        self._handlers = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self.requested or not self.fitting:
+            raise KeyboardInterrupt
+        self.requested, self.received = True, signal.Signals(number)
+
+
+def save(training: Training) -> None:
+    """Write a checkpoint (the first process does it)."""
+    content = {
+        "about": training.about,
+        "progress": asdict(training.progress),
+        "model": training.model.state_dict(),
+        "optimizer": training.optimizer.state_dict(),
+        **training.state(),
+    }
+    if training.world.rank == 0:
+        checkpoint.save(training.folder, content)
+
+
+def restore(training: Training, content: StateDict) -> None:
+    """Put everything back as `checkpoint.load` returned it."""
+    training.progress = type(training.progress)(**content["progress"])
+    training.model.load_state_dict(content["model"])
+    training.load_state(content)
+    training.optimizer.load_state_dict(content["optimizer"])
+    for group in training.optimizer.param_groups:
+        group["weight_decay"] = training.config.weight_decay
+    if training.world.rank == 0:
+        checkpoint.cut_log(training.folder, training.progress.log_bytes)
+
+
+def _check(training: Training, loss: float, norm: float) -> None:
+    """Raise `Diverged`, before the weights have moved, if loss or gradient make no sense."""
+    if math.isfinite(loss) and math.isfinite(norm) and loss < training.loss_limit:
+        return
+    progress, config, folder = training.progress, training.config, training.folder
+    advice = f"try train.lr below {config.lr:g}{'' if config.clip else ' or train.clip 0.25'}"
+    last = "the last checkpoint is kept" if (folder / checkpoint.NAME).exists() else "nothing was saved yet"
+    raise Diverged(
+        f"step {progress.step + 1} (epoch {progress.epoch + 1}): loss {loss:.4g}, gradient norm {norm:.4g}: training "
+        f"has diverged; {last} ({folder}); {advice}"
+    )
+
+
+def _report(training: Training, event: str, numbers: dict[str, float], listeners: Sequence[Listener]) -> None:
+    """Log a step or an epoch and tell the listeners; if one fails (its pipe is closed, say), nothing is lost."""
+    progress = training.progress
+    if training.world.rank == 0:
+        epoch = progress.epoch if event == "epoch" else progress.epoch + 1
+        record = {"event": event, "epoch": epoch, "step": progress.step, **numbers, "seconds": progress.seconds}
+        if event != "tick":
+            progress.log_bytes = checkpoint.append_log(training.folder, record)
+        try:
+            for listener in listeners:
+                listener(record)
+        except BaseException:
+            if training.world.size == 1:  # saving takes all processes
+                save(training)
+            raise
