@@ -20,7 +20,7 @@ from onlstm.text.config import TextConfig
 from onlstm.train.config import TrainConfig
 
 if TYPE_CHECKING:
-    from onlstm.train.loop import Listener
+    from onlstm.train.fit import Listener
 
 
 def _settings(of: str) -> Parameter:
