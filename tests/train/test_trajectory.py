@@ -16,8 +16,8 @@ from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.text.tokenizer import Tokenizer
+from onlstm.train import fit
 from onlstm.train.config import TrainConfig
-from onlstm.train.fit import step
 from onlstm.train.language_model import LanguageModelTraining
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -64,7 +64,7 @@ def test_the_golden_run(tmp_path):
         if k == 100:
             check(model, text, expected["eval_after_sgd"])
             restart(run)
-        assert step(run)["loss"] == pytest.approx(expected["raw_loss"][k], abs=1e-10)
+        assert fit.step(run)["loss"] == pytest.approx(expected["raw_loss"][k], abs=1e-10)
         assert batches.pop().objective.item() == pytest.approx(expected["total_loss"][k], abs=1e-10)
     check(model, text, expected["eval_after_asgd_current"])
     weights = {"current": [p.detach().clone() for p in run.parameters], "averaged": run.averages.means()}
@@ -107,7 +107,7 @@ def test_three_layers_follow_a_plain_loop(tmp_path, averaging):
     for k in range(40):
         if k == 20:
             restart(run)
-        found.append(step(run)["loss"])
+        found.append(fit.step(run)["loss"])
     losses, mean = plain_loop(start, ids, averaging)
     assert found == pytest.approx(losses, abs=1e-10)
     averages = dict(zip((n for n, _ in model.named_parameters()), run.averages.means(), strict=True))
