@@ -8,7 +8,7 @@ SHELL  := /bin/bash
 ENGLISH := "The cat that the dogs chased was tired." "She said that the old house by the river had been sold." \
 	"Most of the people in the room knew him."
 
-.PHONY: demo test install check bench clean tools
+.PHONY: demo test install check bench docs clean tools
 .DEFAULT_GOAL := install
 
 demo: $(STAMP)
@@ -29,14 +29,23 @@ check: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/speed.py
 
+# The site, in docs/_build/index.html. Two pages are written anew from the code first; a warning is an error.
+docs: $(VENV)/.docs
+	@$(BIN)/python docs/generate.py
+	@$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+
 clean:
-	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt | tools
 	@echo "Setting up $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+$(VENV)/.docs: $(STAMP)
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
 	@touch $@
 
 # Only a warning for the C++ compiler: without it everything runs on the slower reference kernel.

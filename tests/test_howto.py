@@ -1,0 +1,70 @@
+"""docs/howto: every block of every page, with a small text and a recipe of seconds where the page has an evening's."""
+
+import random
+import re
+
+import pytest
+
+from onlstm.paper.demo.grammar import Grammar
+from onlstm.trees.tree import read_brackets
+from pages import run_page
+
+TINY = "--recipe tiny --train.epochs 1 --model.embedding-size 16 --model.hidden-size 16 --model.chunk-size 4".split()
+
+
+def tiny(words):
+    """Train the smallest network for one epoch."""
+    if words[0] != "train":
+        return words
+    at = words.index("--recipe")
+    return [*words[:at], *TINY, *words[at + 2 :]]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with what the pages take for granted: running text, sentences, two treebanks."""
+    trees = list(Grammar.load().trees(400, random.Random(0)))
+    tagged = [re.sub(r"(?<=\s)([^()\s]+)", r"(NN \1)", f"( {tree} )\n") for tree in trees]
+    lines = [" ".join(tree.words) for tree in trees[:300]]
+    (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "raw.txt").write_text(" ".join(f"{line.capitalize()}." for line in lines))
+    (tmp_path / "treebank").mkdir()
+    (tmp_path / "treebank" / "one.mrg").write_text("".join(tagged[350:]))
+    (tmp_path / "test.mrg").write_text("".join(tagged[350:]))
+    (tmp_path / "dev.mrg").write_text("".join(tagged[300:350]))
+    return tmp_path
+
+
+def test_layer(tmp_path):
+    page = run_page("howto/layer.md", tmp_path)
+    assert page.names["logits"].shape == (8, 25, 17)
+    assert page.names["gates"].input.shape == (2, 25, 8, 12)
+    assert page.names["layer"].weight_hh_l0.grad.abs().sum() > 0
+
+
+def test_distances(tmp_path):
+    page = run_page("howto/distances.md", tmp_path)
+    assert page.names["output"].distances.forget.shape == (3, 5, 1)
+    assert page.names["output"].logits.shape == (5, 1, 12_000)
+    assert page.names["gates"].forget.shape == (1, 5, 1, 50)
+    assert '"distances"' in page.output("parse")
+    assert "<svg" in (tmp_path / "tree.svg").read_text()
+
+
+def test_language(folder):
+    page = run_page("howto/language.md", folder, tiny)
+    assert len((folder / "trees.txt").read_text().splitlines()) == 300
+    assert "profile mine" in page.output("evaluate run test.mrg --dev dev.mrg --profile")
+    assert "vote" in page.output("evaluate run1 run2")
+
+
+def test_table2(folder):
+    page = run_page("howto/table2.md", folder, tiny)
+    assert "Headline" in page.output("evaluate runs/0 runs/1 runs/2")
+    assert "lstm" in page.output("evaluate runs/lstm")
+    assert "kim2019-corpus" in page.output("evaluate runs/0 treebank --rule all")
+    trees = list(read_brackets((folder / "trees.txt").read_text()))
+    lines = (folder / "words.txt").read_text().splitlines()
+    assert [len(tree.words) for tree in trees] == [len(line.split()) for line in lines]
+    assert (folder / "runs" / "table2.json").exists()
+    assert "forest" in (folder / "figure.tex").read_text()
