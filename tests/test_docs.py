@@ -32,5 +32,20 @@ def test_links_lead_to_files(page):
     assert [link for link in links if not Path(page.parent, link).exists()] == []
 
 
-def test_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 160
+def test_the_readme_is_short_and_its_python_runs():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 160
+    names = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S):
+        exec(compile(block, "README.md", "exec"), names)
+    assert names["distances"].forget.shape == (1, 70, 20)
+    assert len(names["parse"].distances) == 8
+
+
+def test_the_map_of_the_paper_names_what_there_is():
+    places = re.findall(r"`((?:\w+/)*\w+\.(?:py|yaml)|(?:\w+/)+)(?:: (\w+))?`", (ROOT / "PAPER.md").read_text("utf-8"))
+    assert len(places) > 20
+    for path, name in places:
+        file = (ROOT if path.startswith("tests/") else ROOT / "src" / "onlstm") / path
+        assert file.exists(), path
+        assert name in file.read_text("utf-8") if name else True, (path, name)
