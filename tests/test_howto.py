@@ -9,7 +9,18 @@ from onlstm.paper.demo.grammar import Grammar
 from onlstm.trees.tree import read_brackets
 from pages import run_page
 
-TINY = "--recipe tiny --train.epochs 1 --model.embedding-size 16 --model.hidden-size 16 --model.chunk-size 4".split()
+TINY = [
+    "--recipe",
+    "tiny",
+    "--train.epochs",
+    "1",
+    "--model.embedding-size",
+    "16",
+    "--model.hidden-size",
+    "16",
+    "--model.chunk-size",
+    "4",
+]
 
 
 def tiny(words):
