@@ -1,47 +1,35 @@
-"""`onlstm inspect`: what the gates of a run do on a text, and which layers have nothing to say.
+"""What the gates of a language model do on a text, and which of its layers not to trust.
 
-All is summed up as the text is read, so its size costs no memory. A layer that does not work makes trees all the same,
-mostly right-branching ones: the limits below say when to distrust it.
+A layer that does not work makes trees all the same, mostly right-branching ones: the limits below say when to distrust
+it. `onlstm inspect` prints the result.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import combinations, islice
-from typing import Any, get_args
+from itertools import islice
+from statistics import fmean
+from typing import get_args
 
 import numpy as np
 import torch
 
 from onlstm.errors import UserError, at_least_one
+from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.reader import Layers, layer_numbers, tokenizer_of
+from onlstm.lm.reader import Batch, Layers, layer_numbers, tokenizer_of, words_and_ids
 from onlstm.trees.decode import Decoder, tree_from_distances
 from onlstm.trees.f1 import tied
 
-EDGE = 0.01
-"""Distances in this share of their range at either end are stuck there."""
-SATURATED = 20.0
-"""Percent of stuck distances from which a layer is saturated; healthy ones have less than 1."""
-FLAT = 0.01
-"""Deviation inside sentences below which a layer is flat: untrained ones reach 0.008, trained ones are above 0.03."""
-TIED = 5.0
-"""Percent of ties from which the order of the words, not the model, makes too many of the trees."""
-ONE_WAY = 95.0
-"""Percent of right- or left-branching brackets, with both decoders, from which the words no longer matter."""
-ENOUGH = 20
-"""Words from which a layer is judged; fewer are alike by chance."""
-BINS = 25
-"""Bars of a histogram, from distance 0 to 1."""
-LONGEST = 2000
-"""Words of a line that are read at most, and words that are computed together."""
-SHOWN = 200
-"""Words of a picture at most."""
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-_LINES = 1000  # sorted by length together
-_GATES, _DECODERS = ("forget", "input"), get_args(Decoder)
+EDGE = 0.01  # distances in this share of their range at either end are stuck there
+SATURATED = 20.0  # percent of stuck distances from which a layer is saturated; healthy ones have less than 1
+FLAT = 0.01  # deviation inside sentences below which a layer is flat: untrained ones reach 0.008, trained ones 0.03
+TIED = 5.0  # percent of ties from which the order of the words, not the model, makes too many of the trees
+ONE_WAY = 95.0  # percent of right- or left-branching brackets, with both decoders: the words no longer matter
+ENOUGH = 20  # words from which a layer is judged; fewer are alike by chance
+BINS = 25  # bars of a histogram, from distance 0 to 1
+LONGEST = 2000  # words of a line that are read at most
+SHOWN = 200  # words of a picture at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +63,13 @@ class Spread:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why not to trust the layer: saturated, flat, tied, one-way; none if there is too little text to tell."""
-        found = {
+        signs = {
             "saturated": self.stuck > SATURATED,
             "flat": self.inside < FLAT,
             "tied": self.ties > TIED,
             "one-way": max(min(self.right.values()), min(self.left.values())) > ONE_WAY,
         }
-        return tuple(problem for problem, there in found.items() if there and self.inner >= ENOUGH)
+        return tuple(problem for problem, shows in signs.items() if shows and self.inner >= ENOUGH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +80,7 @@ class Picture:
     distances: tuple[float, ...]
     """Of the forget gate, one per word."""
     erased: tuple[tuple[float, ...], ...]
-    """By word and chunk, the low-ranking first: 1 - master forget gate, how much a chunk drops; none for an LSTM."""
+    """By word and chunk, low-ranking first: 1 - master forget gate, how much a chunk drops; empty for an LSTM."""
     written: tuple[tuple[float, ...], ...]
     """The same: master input gate, how much of the word a chunk lets in."""
 
@@ -105,16 +93,14 @@ class Inspection:
     """Lines with words that were read."""
     words: int
     cut: int
-    """Lines that have more than `LONGEST` words, of which only these are read."""
+    """Lines of more than `LONGEST` words, of which only these are read."""
     more: bool
     """Whether there was more text than the limit allowed."""
     spreads: tuple[Spread, ...]
     """By layer and gate."""
-    correlations: dict[str, float]
-    """By two layers, as "1-2": how alike their forget distances are inside sentences, from -1 to 1."""
     updates: tuple[tuple[float, ...], ...]
-    """By layer and chunk, the low-ranking first: the paper's update frequency, the mean over all words of what is not
-    simply kept, 1 - forget (1 - input); none for an LSTM."""
+    """By layer and chunk, low-ranking first: the paper's update frequency, the mean over all words of what is not
+    simply kept, 1 - forget (1 - input); empty for an LSTM."""
     shown: tuple[str, ...]
     """The words of the sentence that the pictures are of, `SHOWN` at most."""
     pictures: tuple[Picture, ...]
@@ -122,167 +108,117 @@ class Inspection:
 
 
 def inspect(
-    model: LanguageModel, lines: Iterable[str], *, layer: Layers | None = None, sentence: int = 1, limit: int = 2000
+    model: LanguageModel,
+    lines: Iterable[str],
+    *,
+    layer: Layers | None = None,
+    sentence: int = 1,
+    limit: int = 2000,
+    on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Inspection:
     """Return what the gates of a model do on lines of raw text, and pictures of one sentence.
 
     Args:
         layer: those to make pictures of, as for `Parser`.
         sentence: the one in the pictures, from 1; lines without words do not count.
-        limit: read so many sentences at most.
+        limit: read this many sentences at most.
+        on_progress: called with the number of sentences read and of all.
 
-    >>> from onlstm.lm.config import LMConfig
     >>> from onlstm.text.tokenizer import Tokenizer
     >>> config = LMConfig(vocab_size=5, embedding_size=4, hidden_size=8, chunk_size=2)
     >>> new = LanguageModel(config, Tokenizer.of_words(["dogs", "bark", "loudly"], "generic"))
-    >>> found = inspect(new, ["Dogs bark loudly.", "Dogs bark."])
-    >>> found.words, found.shown, [len(chunks) for chunks in found.updates]
+    >>> inspection = inspect(new, ["Dogs bark loudly.", "Dogs bark."])
+    >>> inspection.words, inspection.shown, [len(chunks) for chunks in inspection.updates]
     (5, ('Dogs', 'bark', 'loudly'), [4, 4, 2])
     """
-    tokenizer = tokenizer_of(model)
-    layers = layer_numbers(layer or model.config.parse_layer or "middle", model.config.num_layers)
-    at_least_one(sentence=sentence, max=limit)
-    found, sums = _sentences(tokenizer, lines), _Sums(model)
-    chosen = sums.read(islice(found, limit), sentence)
-    tokens = tokenizer.tokens(chosen)[:SHOWN]
-    pictures = _pictures(model, [token.id for token in tokens], layers)
+    tokenizer, config = tokenizer_of(model), model.config
+    layers = layer_numbers(config.parse_layer or "middle" if layer is None else layer, config.num_layers)
+    at_least_one(sentence=sentence, limit=limit)
+    tokenised = (words_and_ids(tokenizer, line) for line in lines)
+    with_words = (pair for pair in tokenised if pair[1])
+    text = list(islice(with_words, limit))
+    if not text:
+        raise UserError("no words to inspect: the text is empty, or of punctuation alone")
+    if sentence > len(text):
+        raise UserError(f"sentence {sentence}: choose one of 1 to {len(text)}")
+    words, ids = text[sentence - 1]
+    (shown,) = model.read([ids[:SHOWN]], distances=True, master_gates=True)
+    distances, updates = _read(model, [ids[:LONGEST] for _, ids in text], on_progress)
     return Inspection(
-        more=next(found, None) is not None,
-        shown=tuple(token.text for token in tokens),
-        pictures=pictures,
-        **sums.results(),
+        sentences=len(text),
+        words=sum(d.shape[-1] for d in distances),
+        cut=sum(len(ids) > LONGEST for _, ids in text),
+        more=next(with_words, None) is not None,
+        spreads=tuple(
+            _spread(config, k + 1, gate, [d[k, side] for d in distances])
+            for k in range(config.num_layers)
+            for side, gate in enumerate(("forget", "input"))
+        ),
+        updates=updates,
+        shown=tuple(words[:SHOWN]),
+        pictures=tuple(_picture(shown, k) for k in layers),
     )
 
 
-def _sentences(tokenizer: Any, lines: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yield the lines that have words, and their ids."""
-    rest = iter(lines)
-    while some := list(islice(rest, _LINES)):
-        yield from (pair for pair in zip(some, tokenizer.encode(some), strict=True) if pair[1])
-
-
-class _Sums:
-    """Running sums over the distances (rows: layer by layer, forget and input) and the master gates of a text."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        config, rows = model.config, 2 * model.config.num_layers
-        self.model = model
-        chunks = [size // config.chunk_size for size in config.sizes] if config.rnn == "onlstm" else []
-        self.updates = [np.zeros(M) for M in chunks]
-        self.top = np.ones((rows, 1))
-        if chunks and not config.free_last_chunk:
-            self.top[:, 0] -= np.repeat([1 / M for M in chunks], 2)
-        self.sentences = self.words = self.cut = self.inner = self.long = 0
-        self.sum, self.squares, self.ties, self.stuck = np.zeros((4, rows))
-        self.low, self.high = np.ones(rows), np.zeros(rows)
-        self.bins = np.zeros((rows, BINS), np.int64)
-        self.products = np.zeros((rows, rows))  # of inner distances less their sentence's mean
-        self.branching = np.zeros((2, rows, len(_DECODERS)))
-
-    def read(self, sentences: Iterator[tuple[str, list[int]]], number: int) -> str:
-        """Add up all sentences; return the text of that number."""
-        chosen = ""
-        while some := list(islice(sentences, _LINES)):
-            if self.sentences < number <= self.sentences + len(some):
-                chosen = some[number - 1 - self.sentences][0]
-            self.sentences += len(some)
-            self.cut += sum(len(ids) > LONGEST for _, ids in some)
-            self._add(_read(self.model, [ids[:LONGEST] for _, ids in some], self.updates))
-        if not self.sentences:
-            raise UserError("no words to inspect: the text is empty, or of punctuation alone")
-        if not chosen:
-            raise UserError(f"--sentence {number}: choose one of 1 to {self.sentences}")
-        return chosen
-
-    def _add(self, sentences: list[Array]) -> None:
-        """Add the distances (rows, n) of sentences."""
-        for d in sentences:
-            self.ties += [tied([row]) * len(row) for row in d.tolist()]
-            if d.shape[1] > 2:
-                inner = d[:, 1:] - d[:, 1:].mean(1, keepdims=True)
-                self.products += inner @ inner.T
-                self.inner += inner.shape[1]
-                self.branching += _branching(d)
-                self.long += 1
-        d = np.concatenate(sentences, 1)
-        self.words += d.shape[1]
-        self.sum += d.sum(1)
-        self.squares += (d * d).sum(1)
-        self.stuck += 100 * ((d < EDGE * self.top) | (d > self.top * (1 - EDGE))).sum(1)
-        self.low, self.high = np.minimum(self.low, d.min(1)), np.maximum(self.high, d.max(1))
-        self.bins += [np.histogram(row, BINS, (0, 1))[0] for row in d.clip(0, 1)]
-
-    def results(self) -> dict[str, Any]:
-        """Return fields of an `Inspection`."""
-        forget = self.products[::2, ::2]
-        size = np.sqrt(np.diag(forget))
-        size[size == 0] = math.nan
-        alike = (forget / size / size[:, None]).tolist()
-        return {
-            "sentences": self.sentences,
-            "words": self.words,
-            "cut": self.cut,
-            "spreads": self._spreads(),
-            "correlations": {f"{i + 1}-{j + 1}": alike[i][j] for i, j in combinations(range(len(alike)), 2)},
-            "updates": tuple(tuple((each / self.words).tolist()) for each in self.updates),
-        }
-
-    def _spreads(self) -> tuple[Spread, ...]:
-        mean, sides = self.sum / self.words, (100 * self.branching / (self.long or math.nan)).tolist()
-        columns: dict[str, list[Any]] = {
-            "mean": mean.tolist(),
-            "deviation": np.sqrt(np.maximum(self.squares / self.words - mean**2, 0)).tolist(),
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-            "inside": np.sqrt(np.diag(self.products) / (self.inner or math.nan)).tolist(),
-            "histogram": list(map(tuple, self.bins.tolist())),
-            "ties": (self.ties / self.words).tolist(),
-            "stuck": (self.stuck / self.words).tolist(),
-            "right": [dict(zip(_DECODERS, f1, strict=True)) for f1 in sides[0]],
-            "left": [dict(zip(_DECODERS, f1, strict=True)) for f1 in sides[1]],
-        }
-        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-        return tuple(
-            Spread(layer=k // 2 + 1, gate=_GATES[k % 2], inner=self.inner, **row) for k, row in enumerate(rows)
-        )
-
-
-def _branching(d: Array) -> Array:
-    """Return the shares (right and left, rows, decoders) of the brackets of trees that are those of one-way trees.
-
-    Two binary trees have as many brackets, so it is F1.
-    """
-    n = d.shape[1]
-    spans = [[tree_from_distances(row, decoder=decoder).spans() for decoder in _DECODERS] for row in d.tolist()]
-    ends = [[sum(end == n for _, end in each) for each in row] for row in spans]
-    starts = [[sum(start == 0 for start, _ in each) for each in row] for row in spans]
-    shares: Array = np.array([ends, starts]) / (n - 2)
-    return shares
-
-
-def _read(model: LanguageModel, sentences: list[list[int]], updates: list[Array]) -> list[Array]:
-    """Return the distances (rows, n) of each sentence, longest first; add to what the master gates update."""
-    done = list[Array]()
+def _read(
+    model: LanguageModel, sentences: list[list[int]], on_progress: Callable[[int, int], object]
+) -> tuple[list[np.ndarray], tuple[tuple[float, ...], ...]]:
+    """Return the distances (L, 2, n) of each sentence by layer and gate, and the update frequencies."""
+    distances: list[np.ndarray] = []
+    totals: list[torch.Tensor] = []
     for batch in model.read(sentences, distances=True, master_gates=True, tokens_at_once=LONGEST):
-        words = batch.real.cpu()
-        for total, (forget, input) in zip(updates, batch.master_gates, strict=True):
-            total += (1 - forget * (1 - input))[words].sum(0, dtype=torch.float64).numpy()
         assert batch.distances
-        rows = torch.stack(batch.distances, 1).flatten(0, 1).double()  # layer by layer, forget and input
-        done += [part.numpy() for _, part in batch.split(rows)]
-    return done
+        both = torch.stack(batch.distances, 1).double()
+        distances += [part.numpy() for _, part in batch.split(both)]
+        real = batch.real.cpu()
+        updated = [(1 - f * (1 - i))[real].sum(0, dtype=torch.float64) for f, i in batch.master_gates]
+        totals = [a + b for a, b in zip(totals, updated, strict=True)] if totals else updated
+        on_progress(len(distances), len(sentences))
+    words = sum(map(len, sentences))
+    return distances, tuple(tuple((total / words).tolist()) for total in totals)
 
 
-def _pictures(model: LanguageModel, ids: list[int], layers: Sequence[int]) -> tuple[Picture, ...]:
-    batch = next(model.read([ids], distances=True, master_gates=True))
+def _spread(config: LMConfig, layer: int, gate: str, sentences: list[np.ndarray]) -> Spread:
+    """Return how the distances (n,) of sentences are spread."""
+    every, long = np.concatenate(sentences), [d for d in sentences if len(d) > 2]
+    inner = np.concatenate([np.zeros(0), *(d[1:] - d[1:].mean() for d in long)])
+    closed = config.rnn == "onlstm" and not config.free_last_chunk
+    top = 1 - config.chunk_size / config.sizes[layer - 1] if closed else 1.0
+    one_way = {decoder: _branching(long, decoder) for decoder in get_args(Decoder)}
+    return Spread(
+        layer=layer,
+        gate=gate,
+        mean=float(every.mean()),
+        deviation=float(every.std()),
+        low=float(every.min()),
+        high=float(every.max()),
+        inside=float(inner.std()) if len(inner) else math.nan,
+        inner=len(inner),
+        histogram=tuple(np.histogram(every.clip(0, 1), BINS, (0, 1))[0].tolist()),
+        ties=tied(d.tolist() for d in sentences),
+        stuck=100 * float(((every < EDGE * top) | (every > (1 - EDGE) * top)).mean()),
+        right={decoder: right for decoder, (right, _) in one_way.items()},
+        left={decoder: left for decoder, (_, left) in one_way.items()},
+    )
+
+
+def _branching(sentences: list[np.ndarray], decoder: Decoder) -> tuple[float, float]:
+    """Return the F1 of the trees of sentences to right- and to left-branching ones: the share of brackets in both."""
+    shares = []
+    for d in sentences:
+        spans = tree_from_distances(d.tolist(), decoder=decoder).spans()
+        shares.append((sum(end == len(d) for _, end in spans) / len(spans), sum(i == 0 for i, _ in spans) / len(spans)))
+    right, left = (100 * fmean(side) for side in zip(*shares, strict=True)) if shares else (math.nan, math.nan)
+    return right, left
+
+
+def _picture(batch: Batch, layer: int) -> Picture:
+    """Return the picture of the only sentence of a batch."""
     assert batch.distances
-    return tuple(
-        Picture(
-            layer=k,
-            distances=tuple(batch.distances.forget[k - 1, :, 0].tolist()),
-            erased=tuple(map(tuple, (1 - gates[k - 1].forget[:, 0]).tolist())) if gates else (),
-            written=tuple(map(tuple, gates[k - 1].input[:, 0].tolist())) if gates else (),
-        )
-        for gates in [batch.master_gates]
-        for k in layers
+    gates = batch.master_gates[layer - 1] if batch.master_gates else None
+    return Picture(
+        layer=layer,
+        distances=tuple(batch.distances.forget[layer - 1, :, 0].tolist()),
+        erased=tuple(map(tuple, (1 - gates.forget[:, 0]).tolist())) if gates else (),
+        written=tuple(map(tuple, gates.input[:, 0].tolist())) if gates else (),
     )
