@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 import torch
 from torch import Tensor
 
+from onlstm.draw import Diagram
 from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import Layers, check_utf8, chunks, layer_numbers, tokenizer_of
@@ -154,6 +155,26 @@ class Parser:
         for chunk in chunks(tokenised, _word_count):
             for layers in self._distances(chunk, self.model.config.num_layers):
                 yield tuple(map(tuple, layers.tolist()))
+
+    def diagram(self, text: str | Words, gold: Tree | None = None, kept: Sequence[int] | None = None) -> Diagram | None:
+        """Return what to draw of a sentence: tree, distances and, for a single layer, master gates; None without words.
+
+        Args:
+            gold: the correct tree, to draw beside.
+            kept: positions of the words that are drawn, those of the gold tree, if the model reads more.
+        """
+        parse = self.parse(text)
+        places = range(len(parse.words)) if kept is None else kept
+        if not places:
+            return None
+        distances, words = [parse.distances[i] for i in places], [parse.words[i] for i in places]
+        tree = tree_from_distances(distances, gold.words if gold and kept is not None else words, self.decoder)
+        gates = None
+        if self.gates != "lstm" and len(self.layers) == 1:
+            ids = self._tokenizer.ids(text) if not isinstance(text, str) else _raw(self._tokenizer, text, 0).ids
+            batch = next(self.model.read([ids], layers=self.layers[0], master_gates=True, tokens_at_once=len(ids)))
+            gates = getattr(batch.master_gates[-1], self.gates)[list(places), 0].T.tolist()
+        return Diagram(tree=tree, gold=gold, distances=distances, gates=gates)
 
     def _stream(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None) -> Iterator[Parse]:
         failed: list[UserError] = []

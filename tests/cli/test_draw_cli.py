@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import onlstm
 from onlstm.trees import Tree
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -23,22 +24,9 @@ def words_of(picture):
     return [text.text for text in group]
 
 
-@pytest.fixture
-def command(capsys, monkeypatch):
+def command(*args):
     """Run the command in this process; returns its exit code, stdout and stderr."""
-    import onlstm.cli.pictures  # noqa: F401
-    from onlstm.cli.main import main
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["onlstm", "draw", *map(str, args)])
-        code = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = ended.code or 0
-        return code, *capsys.readouterr()
-
-    return run
+    return onlstm("draw", *args)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +46,7 @@ def run(tmp_path_factory):
 
 
 def test_brackets_are_drawn_without_torch(tmp_path):
-    code = "import sys, onlstm.cli.pictures\nfrom onlstm.cli.main import main\nmain()\nsys.exit('torch' in sys.modules)"
+    code = "import sys\nfrom onlstm.cli.main import main\nmain()\nsys.exit('torch' in sys.modules)"
     out = tmp_path / "owl.svg"
     arguments = [sys.executable, "-c", code, "draw", "-", "--out", str(out)]
     done = subprocess.run(arguments, input="(a\n(b c))\n( d e )\n", capture_output=True, text=True, check=False)
@@ -70,13 +58,13 @@ def test_brackets_are_drawn_without_torch(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "start"), [("tree", "S ┬─ NP"), ("svg", "<svg "), ("html", "<!DOCTYPE html>"), ("latex", "% Compile with")]
 )
-def test_every_format_is_printed(kind, start, command):
+def test_every_format_is_printed(kind, start):
     code, out, err = command(GOLD, "--format", kind)
     assert (code, err) == (0, "")
     assert out.startswith(start)
 
 
-def test_parses_in_json_and_gold_beside(tmp_path, command):
+def test_parses_in_json_and_gold_beside(tmp_path):
     record = {"id": 0, "words": TREE.words, "spans": TREE.spans(), "distances": [0.5] * 5, "layer": 2}
     parses, gold = tmp_path / "parses.jsonl", tmp_path / "gold.mrg"
     parses.write_text(json.dumps(record) + "\n" + json.dumps({"words": [], "spans": []}) + "\n")
@@ -91,8 +79,7 @@ def test_parses_in_json_and_gold_beside(tmp_path, command):
     assert command(parses, "--gold", gold)[1].startswith("model, F1 80.0\n┬─┬─ the\n")
 
 
-def test_a_run_parses_text_and_treebanks(run, tmp_path, command):
-    from onlstm.cli.pictures import _gates
+def test_a_run_parses_text_and_treebanks(run, tmp_path):
     from onlstm.parser import Parser
 
     _, picture, _ = command(run, "the old man saw him", "--format", "svg")
@@ -107,14 +94,14 @@ def test_a_run_parses_text_and_treebanks(run, tmp_path, command):
     assert out.read_text().count("{VP}") == 2
     for layer in (1, 2, 3):
         parser = Parser.load(run, layer=layer)
-        found = parser.parse("the old man saw him")
-        gates = _gates(parser, "the old man saw him")
-        assert len(gates) == (3 if layer == 3 else 6)
-        means = [1 - sum(column) / len(column) for column in zip(*gates, strict=True)]
-        assert means == pytest.approx(found.distances, abs=1e-5), "d = 1 - the mean of the master forget gate"
+        drawn = parser.diagram("the old man saw him")
+        assert drawn.tree == parser.parse("the old man saw him").tree
+        assert len(drawn.gates) == (3 if layer == 3 else 6)
+        means = [1 - sum(column) / len(column) for column in zip(*drawn.gates, strict=True)]
+        assert means == pytest.approx(drawn.distances, abs=1e-5), "d = 1 - the mean of the master forget gate"
 
 
-def test_words_are_found_whole(tmp_path, command):
+def test_words_are_found_whole(tmp_path):
     file = tmp_path / "trees.txt"
     file.write_text("( starters ( state-of-the-art art-work ) )\n( Modern ( Art sells ) )\n( the art )\n")
     for words, starts in (("art", ["Modern", "the"]), ("modern  ART", ["Modern"]), ("starters", ["starters"])):
@@ -123,13 +110,13 @@ def test_words_are_found_whole(tmp_path, command):
     assert "in none of 3" in command(file, "--find", "modern sells")[2]
 
 
-def test_marks_at_a_word_of_raw_text_do_not_hide_it(run, command):
+def test_marks_at_a_word_of_raw_text_do_not_hide_it(run):
     for words in ("saw", "owls", "man saw", "him, owls", "him owls"):
         assert command(run, "The old “man” saw him, owls.", "--find", words)[0] == 0
     assert command(run, "The old man saw him.", "--find", "ma")[0] == 2
 
 
-def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path, command):
+def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path):
     code, out, err = command(run, "owls")
     assert (code, out.split(), err) == (0, ["owls"], "")
     for name in ("owls.txt", "no/owls", "owls.mrg"):
@@ -143,10 +130,10 @@ def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path, command)
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        ([], "draw: one thing to draw, or a run folder and a text, not 0"),
+        ([], "draw: name one thing to draw: "),
         (["(a (b c)"], 'the brackets:1: unclosed "("'),
         (["no-such-file"], 'no-such-file: no such file; brackets begin with "("'),
-        (["(a b)", "(c d)"], "(a b) is not a run folder"),
+        (["(a b)", "(c d)"], "draw: name one thing to draw: "),
         (["(a b)", "--gold", "(a b c)"], "the gold tree has 3 words, the other one 2"),
         (["(a b)", "--gold", "(a b) (c d)"], "--gold (a b) (c d): 2 trees for 1 sentences"),
         (["(a b)", "--select", "2"], "--select 2: the sentences are 1 to 1"),
@@ -159,14 +146,14 @@ def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path, command)
         (['{"words": [3, 4], "spans": []}'], "the brackets:1: not a tree in JSON"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(args, line, command):
+def test_a_mistake_is_one_line_and_exit_code_2(args, line):
     code, out, err = command(*args)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"onlstm: {line}")
 
 
 @pytest.mark.data
-def test_the_gold_trees_of_the_sample_are_drawn(tmp_path, command):
+def test_the_gold_trees_of_the_sample_are_drawn(tmp_path):
     bank = SHARED / "data" / "wsj-sample" / "wsj-sample-nltk-layout.zip"
     if not bank.exists():
         pytest.skip("the WSJ sample is not here")

@@ -1,0 +1,251 @@
+"""The command draw: trees from brackets, from parses in JSON, from a treebank or from a run, as pictures."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from onlstm import files
+from onlstm.cli.console import notice
+from onlstm.cli.inputs import Threads, check_output, exists, lines_of, set_threads, sources, trust
+from onlstm.cli.main import app
+from onlstm.errors import UserError
+from onlstm.models import DEFAULT, is_run
+
+if TYPE_CHECKING:
+    from onlstm.draw import Diagram
+    from onlstm.parser import Parser
+    from onlstm.trees import Tree
+    from onlstm.trees.treebank import Treebank
+
+Format = Literal["tree", "svg", "html", "latex"]
+_FORMATS: dict[str, Format] = {".svg": "svg", ".html": "html", ".htm": "html", ".tex": "latex", ".txt": "tree"}
+_ARCHIVES = (".zip", ".tar", ".tgz", ".txz", ".tbz2", ".tar.gz", ".tar.xz", ".tar.bz2")
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+_MARKS = r"[^\w\s]*"  # what may stand at a word in raw text
+_EXAMPLE = 'onlstm draw "(S (NP the cat) (VP sat))"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sentence:
+    """One sentence of the input."""
+
+    text: str
+    tree: "Tree | None" = None
+    gold: "Tree | None" = None
+    distances: Sequence[float] | None = None
+    words: list[str] = field(default_factory=list)
+    """As a model is to read them; empty for raw text."""
+    kept: Sequence[int] | None = None
+    """Which of these words the gold tree has; None means all."""
+
+
+@app.command
+def draw(
+    *words: Annotated[
+        str,
+        Parameter(
+            name="[RUN] TREES",
+            help='"(S (NP the cat) (VP sat))", a file of brackets or of parses in JSON, a treebank, or -; or a run '
+            f"folder, then a text or a treebank for it to parse. Text without a run is parsed by {DEFAULT}.",
+        ),
+    ],
+    format: Annotated[Format | None, Parameter(help="Default: from the suffix of --out; otherwise tree.")] = None,
+    out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
+    gold: Annotated[str | None, Parameter(help="Treebank, or brackets, with the gold trees to draw beside.")] = None,
+    select: Annotated[str | None, Parameter(help="Sentences to draw, from 1: 4 or 1,5-7.")] = None,
+    find: Annotated[str | None, Parameter(help="Draw the sentences that contain these words.")] = None,
+    max: Annotated[int, Parameter(help="Draw at most this many sentences.")] = 50,
+    plain: Annotated[bool, Parameter(help="Trees alone, as in the paper: no bars, gates, marks.")] = False,
+    layer: Annotated[str | None, Parameter(help="Of a run: 1, middle, last or 1,2 (default: the run's).")] = None,
+    decoder: Annotated[Literal["paper", "unbiased"], Parameter(help="How a run's distances become a tree.")] = "paper",
+    profile: Annotated[str, Parameter(help="Kind of treebank (default: by its content).")] = "auto",
+    threads: Threads = None,
+) -> None:
+    """Draw trees in the terminal, as SVG, as a web page or for LaTeX; with gold trees, both side by side.
+
+    Figures 1 and A.1 of the paper, model left and gold right:
+    `onlstm draw RUN --gold TREEBANK --select 4,10-14 --plain --out figure.tex`.
+    """
+    from onlstm.draw import Diagram
+
+    check_output("--out", out, "tree.svg")
+    if out and not format and out.suffix.lower() not in _FORMATS:
+        raise UserError(f"--out {out}: the name ends in {', '.join(_FORMATS)}, or there is a --format")
+    kind = format or (_FORMATS[out.suffix.lower()] if out else "tree")
+    run, source = _run_and_source(sources(*words), gold)
+    sentences = [] if run else _sentences(_read(source, profile))
+    parser = None
+    if run or not all(sentence.tree for sentence in sentences):
+        set_threads(threads)
+        run = run or DEFAULT
+        parser = _parser(run, layer, decoder)
+        sentences = sentences or _to_parse(parser, source, profile)
+    if gold and gold != source:
+        sentences = _with_gold(sentences, gold, profile)
+    sentences = _chosen(sentences, select, find, max)
+    if parser:
+        parsed = (parser.diagram(s.words or s.text, s.gold, s.kept) for s in sentences)
+        diagrams = [diagram for diagram in parsed if diagram]
+    else:
+        diagrams = [Diagram(tree=s.tree, gold=s.gold, distances=s.distances) for s in sentences if s.tree]
+    if not diagrams:
+        raise UserError("there is no sentence with words in it to draw")
+    if plain:
+        diagrams = [replace(diagram, distances=None, gates=None, mark=False) for diagram in diagrams]
+    content = _content(kind, diagrams, f"Trees of {Path(run).name}" if run else "Trees")
+    if out:
+        files.write(out, content)
+        notice(f"{out} written")
+    else:
+        print(content, end="")
+
+
+def _run_and_source(words: Sequence[str], gold: str | None) -> tuple[str | None, str]:
+    """Return the run, if one is named, and what to draw; a treebank that is only gold is what a run parses."""
+    run = words[0] if words and is_run(words[0]) else None
+    rest = words[1:] if run else words
+    if not rest and gold:
+        return run or DEFAULT, gold
+    if len(rest) != 1:
+        way = f'a text after the run: onlstm draw {run} "the cat sat"' if run else f"one thing to draw: {_EXAMPLE}"
+        raise UserError(f"draw: name {way}; text needs quotes around it")
+    if not run and rest[0] != "-" and not exists(rest[0]) and len(rest[0].split()) < 2 and rest[0][:1] not in "({":
+        raise UserError(f'{rest[0][:60]}: no such file; brackets begin with "(", as in {_EXAMPLE}')
+    return run, rest[0]
+
+
+def _read(name: str, profile: str, scored: bool = False) -> "Treebank | list[_Sentence]":
+    """Return what a name, or the text itself, holds: a treebank, brackets, parses in JSON, or else lines of text.
+
+    Folders, archives, XML and whatever has a `profile` are treebanks; with `scored`, so are files of brackets with a
+    tag over every word, which are otherwise drawn as they stand.
+    """
+    from onlstm.trees.tree import read_brackets
+    from onlstm.trees.treebank import read_treebank
+
+    inline = name != "-" and not exists(name)
+    is_bank = not inline and (profile != "auto" or Path(name).is_dir() or name.lower().endswith(_ARCHIVES))
+    text = "" if is_bank else "\n".join(lines_of([name])).lstrip("\ufeff")
+    start, where = text.lstrip()[:1], "the brackets" if inline else "standard input" if name == "-" else Path(name).name
+    trees = list(read_brackets(text, source=where)) if start == "(" else []
+    if exists(name) and (is_bank or start == "<" or (scored and trees and _is_tagged(trees[0]))):
+        bank = read_treebank(name, profile=profile)
+        if bank.skipped:
+            notice(f"{where}: left out: {', '.join(f'{count:,} {why}' for why, count in bank.skipped.items())}")
+        return bank
+    if start == "(":
+        return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in trees]
+    lines = [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if start == "{":
+        return [sentence for k, line in lines for sentence in _record(line, f"{where}:{k}")]
+    return [_Sentence(text=line) for _, line in lines]
+
+
+def _sentences(content: "Treebank | list[_Sentence]") -> list[_Sentence]:
+    if isinstance(content, list):
+        return content
+    return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in content.trees]
+
+
+def _is_tagged(tree: "Tree") -> bool:
+    """Return whether there is a tag over every word, as in a treebank."""
+    return len({node.start for node in tree.nodes if node.label and node.end - node.start == 1}) == len(tree.words)
+
+
+def _record(line: str, place: str) -> Iterator[_Sentence]:
+    """Yield the sentence of a line of `onlstm parse --format json`, unless it has no words."""
+    from onlstm.draw import Diagram
+    from onlstm.trees.tree import Tree
+
+    try:
+        record = json.loads(line)
+        if record["words"]:
+            diagram = Diagram(tree=Tree.from_json(line), distances=record.get("distances"))
+            yield _Sentence(text=diagram.name, tree=diagram.tree, distances=diagram.distances)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise UserError(f"{place}: not a parse in JSON, with words and spans") from None
+
+
+def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
+    from onlstm.lm.model import LanguageModel
+    from onlstm.parser import Parser
+
+    model = LanguageModel.load(run)
+    notice(trust(run))
+    return Parser(model, layer=layer, decoder=decoder, gates="lstm" if model.config.rnn == "lstm" else "forget")
+
+
+def _to_parse(parser: "Parser", source: str, profile: str) -> list[_Sentence]:
+    """Return the sentences that a run is to parse; their trees are gold."""
+    from onlstm.paper.parsing.evaluate import WIDER
+    from onlstm.paper.parsing.sentences import is_penn, readings
+    from onlstm.trees.treebank import read_treebank
+
+    content = _read(source, profile, scored=True)
+    if isinstance(content, list):
+        return [replace(s, gold=s.tree, words=list(s.tree.words) if s.tree else []) for s in content]
+    wider = WIDER.get(content.profile.name) if is_penn(parser.model) else None
+    wide = read_treebank(source, profile=wider) if wider else None
+    return [
+        _Sentence(text=" ".join(tree.words), gold=tree, words=list(words), kept=kept)
+        for tree, words, kept in readings(content, parser.model, "aligned", wide)
+    ]
+
+
+def _with_gold(sentences: list[_Sentence], gold: str, profile: str) -> list[_Sentence]:
+    trees = [sentence.tree for sentence in _sentences(_read(gold, profile, scored=True))]
+    if len(trees) != len(sentences) or not all(trees):
+        raise UserError(f"--gold {gold[:60]}: {len(trees)} trees for {len(sentences)} sentences; give one for each")
+    return [replace(sentence, gold=tree) for sentence, tree in zip(sentences, trees, strict=True)]
+
+
+def _chosen(sentences: list[_Sentence], select: str | None, find: str | None, limit: int) -> list[_Sentence]:
+    """Return the sentences that were asked for, at most `limit`."""
+    if limit < 1:
+        raise UserError(f"--max {limit}: at least 1 is needed")
+    chosen = [sentences[k - 1] for k in _numbers(select, len(sentences))] if select else sentences
+    if find:
+        words = rf"{_MARKS}\s+{_MARKS}".join(map(re.escape, find.lower().split()))
+        pattern = re.compile(rf"(?<!\S){_MARKS}{words}{_MARKS}(?!\S)")
+        chosen = [sentence for sentence in chosen if pattern.search(sentence.text.lower())]
+        if not chosen:
+            raise UserError(f"--find {find!r}: in none of {len(sentences):,} sentences")
+    if len(chosen) > limit:
+        notice(f"onlstm: the first {limit:,} of {len(chosen):,} sentences; --max draws more")
+    return chosen[:limit]
+
+
+def _numbers(select: str, count: int) -> Iterator[int]:
+    for part in select.split(","):
+        match = _RANGE.fullmatch(part)
+        if not match:
+            raise UserError(f"--select {select}: numbers and ranges are needed, as 4 or 1,5-7")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 1 <= first <= last <= count:
+            raise UserError(f"--select {part.strip()}: the sentences are 1 to {count:,}")
+        yield from range(first, last + 1)
+
+
+def _content(kind: Format, diagrams: "list[Diagram]", title: str) -> str:
+    from onlstm import draw as formats
+
+    if kind == "svg":
+        return formats.svg(diagrams) + "\n"
+    if kind != "tree":
+        return formats.html(diagrams, title=title) if kind == "html" else formats.latex(diagrams)
+    width, blocks = shutil.get_terminal_size().columns, []
+    for diagram in diagrams:
+        lines = [*formats.text(diagram.tree, width)]
+        if diagram.gold:
+            score = f"model, F1 {formats.f1(diagram.tree, diagram.gold):.1f}"
+            lines = [score, *lines, "gold", *formats.text(diagram.gold, width)]
+        blocks.append("\n".join(lines) + "\n")
+    return "\n".join(blocks)
