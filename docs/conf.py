@@ -21,6 +21,8 @@ html_theme_options = {"navigation_with_keys": True}
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
+smartquotes_action = "D"  # dashes, not quotes: strings are code
+highlight_language = "none"
 default_role = "code"  # docstrings write `name`, as Markdown does
 add_module_names = False
 python_use_unqualified_type_names = True
@@ -30,7 +32,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False
-autodoc_default_options = {"members": True, "show-inheritance": True}
 
 _PAGES = {  # where a page of the root is on the site
     "README.md": "/index.md",
@@ -67,6 +68,8 @@ def _on_docstring(app: Sphinx, what: str, name: str, thing: object, options: obj
     section, pages = "", list(lines)
     lines.clear()
     for line in pages:
+        if line.startswith("Alias for field number"):  # what Python says of a field of a tuple
+            continue
         if line and not line.startswith("    "):
             section = "args" if _ARGS.match(line) else ""
             lines += [""] if line == "Args:" else [line, ""] if section else [line]

@@ -26,14 +26,15 @@ article), which uses the library (everything else). Start with `cell.py`: it is 
 """
 _KINDS = {".py", ".cpp", ".h", ".yaml"}
 _SENTENCE_END = re.compile(r"(?<=[.?])\s+(?=[A-Z`\"])")
-_SPECIAL = re.compile(r"(`[^`]*`)|([<>])|(?<=[/ (])\*(?=\.)")
+_MARKS = re.compile(r"(?P<code>`[^`]*`)|(?P<option>--[a-z][\w.-]*\w)|[<>]|(?<=[/ (])\*(?=\.)")
 
 
 def commands() -> str:
     """Return the reference of all commands, in alphabetical order."""
     load_commands()
-    _, *sections = re.split(r"^# onlstm ", app.generate_docs(flatten_commands=True), flags=re.MULTILINE)
-    return _COMMANDS + "\n\n".join(f"## {_escaped(section).strip()}" for section in sorted(sections)) + "\n"
+    text = app.generate_docs(flatten_commands=True).replace(" *[default: False]*", "")
+    _, *sections = re.split(r"^# onlstm ", text, flags=re.MULTILINE)
+    return _COMMANDS + "\n\n".join(f"## {_marked(section).strip()}" for section in sorted(sections)) + "\n"
 
 
 def files() -> str:
@@ -42,12 +43,12 @@ def files() -> str:
 
 
 def _listed(folder: Path, indent: str) -> Iterator[str]:
-    yield f"{indent}- **{folder.name}/** {_summary(folder / '__init__.py')}".rstrip()
+    yield f"{indent}- **{folder.name}/**: {_summary(folder / '__init__.py')}".rstrip(": ")
     for path in sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name)):
         if path.is_dir() and any(_described(path)):
             yield from _listed(path, f"{indent}  ")
         elif path.suffix in _KINDS and path.name != "__init__.py":
-            yield f"{indent}  - `{path.name}` {_summary(path)}".rstrip()
+            yield f"{indent}  - `{path.name}`: {_summary(path)}".rstrip(": ")
 
 
 def main() -> None:
@@ -55,9 +56,13 @@ def main() -> None:
         (HERE / "reference" / f"{name}.md").write_text(text, encoding="utf-8")
 
 
-def _escaped(section: str) -> str:
-    """Return the Markdown with marks that mean themselves, such as those of <unk> and *.json, escaped."""
-    return _SPECIAL.sub(lambda mark: mark[0] if mark[1] else f"\\{mark[0]}", section)
+def _marked(text: str) -> str:
+    """Return the Markdown with options as code, and marks that mean themselves, as in <unk> and *.json, escaped."""
+
+    def marked(mark: re.Match[str]) -> str:
+        return mark["code"] or (f"`{mark['option']}`" if mark["option"] else f"\\{mark[0]}")
+
+    return _MARKS.sub(marked, text)
 
 
 def _described(folder: Path) -> Iterator[Path]:
@@ -74,7 +79,7 @@ def _summary(path: Path) -> str:
     else:
         comment = takewhile(lambda line: line.startswith(("#", "//")), text.splitlines())
         about = "\n".join(line.lstrip("#/ ") for line in comment)
-    return _escaped(" ".join(_SENTENCE_END.split(about)[0].split()))
+    return _marked(" ".join(_SENTENCE_END.split(about)[0].split()))
 
 
 if __name__ == "__main__":
