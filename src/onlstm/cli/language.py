@@ -48,14 +48,13 @@ def evaluate(
     if json:
         emit("eval", started, None, result)
         return
-    rows = [("", result), ("with cache", result["cache"]), ("dynamic", result["dynamic"])]
-    for name, row in rows:
+    for row, name in ((result, ""), (result.cache, "with cache"), (result.dynamic, "dynamic")):
         if row:
-            print(f"perplexity {row['perplexity']:9.3f}   {row['bits_per_word']:6.3f} bits per word   {name}".rstrip())
-            tuned = [f"{key} {row[key]:g}" for key in ("theta", "lam", "size", "lr", "decay", "window") if key in row]
-            if tuned:
-                print(f"    {', '.join(tuned)}, tuned on validation text")
-    print(f"{result['tokens']:,} tokens with <eos>; {result['unk_rate']:.2%} of the words unknown")
+            print(f"perplexity {row.perplexity:9.3f}   {row.bits_per_word:6.3f} bits per word   {name}".rstrip())
+            tuned = ((key, getattr(row, key, None)) for key in ("theta", "lam", "size", "lr", "decay", "window"))
+            if settings := ", ".join(f"{key} {value:g}" for key, value in tuned if value is not None):
+                print(f"    {settings}, tuned on validation text")
+    print(f"{result.tokens:,} tokens with <eos>; {result.unk_rate:.2%} of the words unknown")
 
 
 @app.command
