@@ -139,7 +139,7 @@ def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run,
     again = shutil.copytree(run, tmp_path / "again")
     (again / "log.jsonl").unlink()
     said = answer("train", "--resume", "--out", again, "--train.epochs", "3", "--train.lr", "0.001", "--threads", "1")
-    assert "Going on from step" in said
+    assert "Continuing from step" in said
     found = json.loads((again / "result.json").read_text())
     assert found["numbers"]["epochs"] == 3
     assert [each["epoch"] for each in found["curve"]] == [3]

@@ -138,7 +138,7 @@ def test_an_interrupt_loses_nothing_and_the_end_is_tables_and_a_figure(begun, da
     out = begun[-1]
     done = onlstm("reproduce", "table1", *begun)
     assert done.code == 0, done.err
-    assert done.out.count("Going on from step") == 1
+    assert done.out.count("Continuing from step") == 1
     page = (out / "table1" / "table1.md").read_text()
     assert page in done.out
     result = json.loads((out / "ptb-quick-lstm" / "result.json").read_text())

@@ -87,13 +87,13 @@ def train(
         result = task.run(request, progress.say, listeners)
     if isinstance(result, int):  # a signal
         sys.exit(128 + result)
+    assert result
     if json:
-        emit("train", started, result["seed"], {"run": run, "result": result})
+        emit("train", started, seed, {"run": run, "result": result.record})
     else:
-        numbers = result["numbers"]
-        test = f", test {numbers['test_perplexity']:.2f}" if "test_perplexity" in numbers else ""
-        best = f"valid {numbers['valid_perplexity']:.2f}{test} (epoch {numbers['best_epoch']})"
-        print(f"Perplexity: {best}; model in {run}")
+        numbers = result.content.numbers
+        test = f", test {numbers.test_perplexity:.2f}" if numbers.test_perplexity else ""
+        print(f"Perplexity: valid {numbers.valid_perplexity:.2f}{test} (epoch {numbers.best_epoch}); model in {run}")
     if "RANK" in os.environ:
         _end_process()
 

@@ -18,15 +18,17 @@ import torch
 
 from onlstm import files
 from onlstm.errors import UserError
-from onlstm.lm import folder as store
+from onlstm.lm import folder
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
-from onlstm.paper import results_old as results
+from onlstm.paper.results import plain, save, typed
+from onlstm.paper.training_result import Content, Epoch, Numbers, Text
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
-from onlstm.text import corpus as text
+from onlstm.text import corpus
 from onlstm.text.sources import text_files
 from onlstm.train import checkpoint, fit
+from onlstm.train.checkpoint import StateDict
 from onlstm.train.distributed import World
 from onlstm.train.fit import Listener, Stop
 from onlstm.train.language_model import LanguageModelTraining
@@ -47,52 +49,71 @@ class Request:
     """As the user typed it; result.json has the one that began the run, and those that changed its settings."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A finished training."""
+
+    content: Content
+    record: dict[str, Any]
+    """All of result.json."""
+
+
 def run(
     request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()
-) -> dict[str, Any] | signal.Signals:
-    """Train and return the contents of result.json (of the first process), or the signal that ended it early."""
-    chosen, content = request.recipe, _checkpoint(request)
-    world = World.join()
+) -> Trained | signal.Signals | None:
+    """Train and return the result (in the first process), or the signal that ended the training early."""
+    content = _checkpoint(request)
+    recipe, world = request.recipe, World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
         stop = stack.enter_context(Stop())
         if world.rank:
             say, listeners = (lambda line: None), ()
-        data = _corpus(request, chosen, world, stack, say)
-        torch.manual_seed(chosen.seed)
-        config = replace(chosen.model, vocab_size=len(data.tokenizer))
-        model = LanguageModel(config, data.tokenizer).to(getattr(torch, chosen.train.precision))
-        count = sum(p.numel() for p in model.parameters())
-        say(f"{config.rnn} {config.embedding_size}→{'→'.join(map(str, config.sizes))}: {count:,} parameters")
-        begun: dict[str, Any] = content["about"] if content else {"sources": list(request.sources)}
-        command = begun.get("command", request.command)
-        if content and chosen.settings() != begun["recipe"]:
-            command += f" && {request.command}"
+        data = _corpus(request, world, stack, say)
+        torch.manual_seed(recipe.seed)
+        config = replace(recipe.model, vocab_size=len(data.tokenizer))
+        model = LanguageModel(config, data.tokenizer).to(getattr(torch, recipe.train.precision))
+        sizes = "→".join(map(str, (config.embedding_size, *config.sizes)))
+        say(f"{config.rnn} {sizes}: {sum(p.numel() for p in model.parameters()):,} parameters")
         training = LanguageModelTraining(
             model,
             data.train,
             data.valid,
-            chosen.train,
+            recipe.train,
             request.out,
-            seed=chosen.seed,
+            seed=recipe.seed,
             world=world,
-            about={"recipe": chosen.settings(), "sources": begun["sources"], "command": command},
+            about=_about(request, content),
         )
         if content:
             fit.restore(training, content)
-            done = training.progress
-            say(f"Going on from step {done.step:,} (epoch {done.epoch + 1}, {_time(done.seconds)} so far)")
+            progress = training.progress
+            say(
+                f"Continuing from step {progress.step:,} (epoch {progress.epoch + 1}, {_time(progress.seconds)} so far)"
+            )
         else:
             fit.save(training)  # from now on there is something to resume
         if world.rank == 0:
-            store.save_description(model, request.out)
+            folder.save_description(model, request.out)
         if not fit.fit(training, [*listeners, _trees(training, data.valid, say)], stop=stop):
             say(f"Stopped at step {training.progress.step:,}; saved in {request.out}: go on with --resume")
             return stop.received or signal.SIGTERM  # that of another process
-        return _result(request, chosen, data, training, say) if world.rank == 0 else {}
+        return _result(request, data, training, say) if world.rank == 0 else None
 
 
-def _checkpoint(request: Request) -> dict[str, Any] | None:
+def _about(request: Request, content: StateDict | None) -> StateDict:
+    """Return what the checkpoint says of a run: recipe, sources and the command that began it."""
+    recipe = request.recipe.settings()
+    if not content:
+        return {"recipe": recipe, "sources": list(request.sources), "command": request.command}
+    before = content["about"]
+    command = before.get("command", request.command)
+    if recipe != before["recipe"]:
+        command += f" && {request.command}"
+    return {"recipe": recipe, "sources": before["sources"], "command": command}
+
+
+def _checkpoint(request: Request) -> StateDict | None:
     """Return the checkpoint to continue from, whose settings the request may only change where that is safe."""
     if not request.resume:
         text_files(request.sources)  # are they there?
@@ -115,10 +136,10 @@ def _folder(request: Request) -> Iterator[None]:
     """Hold the run's folder; leave none behind if nothing got into it."""
     path = request.out
     with checkpoint.lock(path):
-        files.clear_halves(path, checkpoint.NAME, store.WEIGHTS, store.CONFIG, store.TOKENIZER, "result.json")
+        files.clear_halves(path, checkpoint.NAME, folder.WEIGHTS, folder.CONFIG, folder.TOKENIZER, "result.json")
         there = {item.name for item in path.iterdir()} - {".lock"}
         if not request.resume and not there <= {"corpus"}:
-            run = checkpoint.NAME in there or store.WEIGHTS in there
+            run = checkpoint.NAME in there or folder.WEIGHTS in there
             what = "there is a run already: go on with --resume, or" if run else "not empty:"
             raise UserError(f"{path}: {what} name another --out")
         for rest in (path / "corpus").glob(".unfinished-*"):
@@ -130,21 +151,21 @@ def _folder(request: Request) -> Iterator[None]:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _corpus(request: Request, chosen: Recipe, world: World, stack: ExitStack, say: Say) -> text.Corpus:
+def _corpus(request: Request, world: World, stack: ExitStack, say: Say) -> corpus.Corpus:
     """Return the encoded text: of the run's folder, or made there by the first process, which holds the folder."""
-    folder, problem = request.out / "corpus", None
+    path, problem = request.out / "corpus", None
     if world.rank == 0:
         try:
             stack.enter_context(_folder(request))
             if not request.resume:
-                how = asdict(chosen.text)
+                how = asdict(request.recipe.text)
                 how |= {"size": how.pop("vocab_size"), "keep": how["keep"].split()}
-                text.prepare(request.sources, folder, say=say, **how)
+                corpus.prepare(request.sources, path, say=say, **how)
         except UserError as error:
             problem = error
     if world.from_first(str(problem or "")):
         raise problem or SystemExit(2)  # the first process says what it is
-    return text.load(folder)
+    return corpus.load(path)
 
 
 def _trees(training: LanguageModelTraining, valid: np.ndarray, say: Say) -> Listener:
@@ -172,47 +193,48 @@ def _sample(ids: np.ndarray, eos: int, unk: int) -> list[list[int]]:
     return [lines[k][:12] for k in sorted(range(len(lines)), key=fitness.__getitem__)[:3]]
 
 
-def _result(
-    request: Request, chosen: Recipe, data: text.Corpus, training: LanguageModelTraining, say: Say
-) -> dict[str, Any]:
+def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraining, say: Say) -> Trained:
     """Evaluate the best weights, write result.json and return it."""
-    model = store.load_model(request.out)
-    parts = {"valid": data.valid} | ({"test": data.test} if data.test is not None else {})
-    numbers: dict[str, Any] = {}
-    for name, ids in parts.items():
-        say(f"Evaluating the best weights (epoch {training.progress.best_epoch}) on {name} …")
-        numbers[f"{name}_perplexity"] = evaluate(model, ids).perplexity
-    numbers |= {"best_epoch": training.progress.best_epoch, "epochs": training.progress.epoch}
-    numbers["tokens_per_second"] = len(data.train) * training.progress.epoch / training.progress.seconds
-    return results.save(
-        request.out / "result.json",
-        kind="language-model",
-        name=request.out.name,
-        command=training.about["command"],
-        recipe=chosen.settings(),
-        seed=chosen.seed,
-        data={
-            "name": ", ".join(Path(source).name for source in training.about["sources"]),
-            **{key: data.info[key] for key in ("profile", "vocabulary")},
-            **data.info["splits"],
-        },
-        seconds=training.progress.seconds,
+    model, progress = LanguageModel.load(request.out), training.progress
+    perplexity: dict[str, float] = {}
+    for split, ids in (("valid", data.valid), ("test", data.test)):
+        if ids is not None:
+            say(f"Evaluating the best weights (epoch {progress.best_epoch}) on {split} …")
+            perplexity[split] = evaluate(model, ids).perplexity
+    content = Content(
+        recipe=request.recipe,
+        data=typed(Text, _described(data, training.about["sources"]), "corpus.json"),
         parameters=sum(p.numel() for p in model.parameters()),
         processes=training.world.size,
-        numbers=numbers,
+        numbers=Numbers(
+            valid_perplexity=perplexity["valid"],
+            test_perplexity=perplexity.get("test"),
+            best_epoch=progress.best_epoch,
+            epochs=progress.epoch,
+            tokens_per_second=len(data.train) * progress.epoch / progress.seconds,
+        ),
         curve=_curve(request.out / checkpoint.LOG),
     )
+    about = {"command": training.about["command"], "seed": request.recipe.seed, "seconds": progress.seconds}
+    record = plain(content, sparse=True) | {"recipe": request.recipe.settings()}
+    del record["grid"]
+    record = save(request.out / "result.json", kind="language-model", name=request.out.name, content=record, **about)
+    return Trained(content=content, record=record)
 
 
-def _curve(log: Path) -> list[dict[str, Any]]:
+def _described(data: corpus.Corpus, sources: Sequence[str]) -> dict[str, Any]:
+    return {"name": ", ".join(Path(source).name for source in sources), **data.info, **data.info["splits"]}
+
+
+def _curve(log: Path) -> list[Epoch]:
     """Return the records of all epochs that the log still has."""
-    found = []
+    curve = []
     for line in log.read_text(errors="replace").splitlines() if log.exists() else []:
-        with suppress(ValueError):
+        with suppress(ValueError, UserError):
             record = json.loads(line)
-            if isinstance(record, dict) and record.pop("event", None) == "epoch":
-                found.append(record)
-    return found
+            if isinstance(record, dict) and record.get("event") == "epoch":
+                curve.append(typed(Epoch, record, str(log)))
+    return curve
 
 
 def _time(seconds: float) -> str:

@@ -81,8 +81,8 @@ class Model:
 
 def save(
     path: Path, *, kind: str, content: object, command: str, seed: int | None, seconds: float, name: str = ""
-) -> Origin:
-    """Write a result file and return its origin; fields of the content that are None are left out."""
+) -> dict[str, Any]:
+    """Write a result file and return its JSON object; fields of the content that are None are left out."""
     import torch
 
     origin = Origin(
@@ -96,9 +96,9 @@ def save(
         machine=_machine(),
     )
     head = {key: value for key, value in plain(origin).items() if key != "notes"}
-    record = {"format_version": FORMAT_VERSION} | head | plain(content) | {"notes": []}
+    record: dict[str, Any] = {"format_version": FORMAT_VERSION} | head | plain(content, sparse=True) | {"notes": []}
     files.write(path, files.json_text(record) + "\n")
-    return origin
+    return record
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -129,14 +129,15 @@ def load(folder: Path, contents: Mapping[str, type]) -> list[Result[Any]]:
     return results
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON data: dataclasses become objects, sequences lists, numbers that are not finite null."""
+def plain(value: Any, *, sparse: bool = False) -> Any:
+    """Return a value as JSON data: dataclasses become objects, without fields that are None if `sparse`."""
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        items = {field.name: plain(getattr(value, field.name), sparse=sparse) for field in fields(value)}
+        return {name: item for name, item in items.items() if not (sparse and item is None)}
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, sparse=sparse) for key, item in value.items()}
     if isinstance(value, list | tuple | range):
-        return [plain(item) for item in value]
+        return [plain(item, sparse=sparse) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
