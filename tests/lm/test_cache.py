@@ -13,7 +13,7 @@ from helpers import random_model
 from onlstm.errors import UserError
 from onlstm.lm import cache as pointer
 from onlstm.lm import dynamic
-from onlstm.lm.cache import cache_log_probs, evaluate_with_cache, tune_cache
+from onlstm.lm.cache import evaluate_with_cache, tune_cache
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dynamic import evaluate_dynamic, tune_dynamic
 from onlstm.lm.model import LanguageModel
@@ -25,6 +25,10 @@ EOS = TOKENIZER.eos_id
 STREAM = np.random.default_rng(0).integers(0, 12, 75).astype(np.uint16)
 KINDS = [{}, {"rnn": "lstm"}, {"mos": 2}, {"softmax": "adaptive", "tied": False}, {"weight_dropout_scale": "inverted"}]
 model = partial(random_model, TOKENIZER, torch.float64)
+
+
+def cache_log_probs(model, ids, theta, lam, size):
+    return torch.cat([part[0, 0] for part in pointer._mixtures(model, ids, size, (theta,), (lam,))]).numpy()
 
 
 def cached_plainly(model, ids, theta, lam, size):

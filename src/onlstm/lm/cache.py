@@ -15,10 +15,9 @@ from torch import Tensor
 
 from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.reader import evaluating, tokenizer_of
-from onlstm.lm.score import Evaluation, unk_rate
+from onlstm.lm.reader import evaluating, read_columns, tokenizer_of
+from onlstm.lm.score import Evaluation
 from onlstm.lm.softmax import word_log_probs
-from onlstm.lm.stream import read_on
 
 THETAS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)
 LAMS = (0.0, 0.01, 0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5)
@@ -41,15 +40,7 @@ class Cache:
 
 def evaluate_with_cache(model: LanguageModel, ids: np.ndarray, theta: float, lam: float, size: int) -> Evaluation:
     """Return how well the stream is predicted with a cache; without it, see `score.evaluate`."""
-    log_probs = cache_log_probs(model, ids, theta, lam, size)
-    return Evaluation(nll=-float(log_probs.mean()), tokens=len(ids), unk_rate=unk_rate(tokenizer_of(model), ids))
-
-
-def cache_log_probs(model: LanguageModel, ids: np.ndarray, theta: float, lam: float, size: int) -> np.ndarray:
-    """Return the log-probability (N,) of every token of the stream."""
-    with evaluating(model):
-        parts = [part[0, 0] for part in _mixtures(model, ids, size, (theta,), (lam,))]
-    return torch.cat(parts).double().cpu().numpy()
+    return Evaluation.of(model, ids, (part[0, 0] for part in _mixtures(model, ids, size, (theta,), (lam,))))
 
 
 def tune_cache(
@@ -60,14 +51,13 @@ def tune_cache(
     lams: Sequence[float] = LAMS,
 ) -> Cache:
     """Return the pair of weights that predicts `valid_ids` best; the text is read once for all of them."""
-    with evaluating(model):
-        parts = [-part.sum(-1, dtype=torch.float64) for part in _mixtures(model, valid_ids, size, thetas, lams)]
+    parts = [-part.sum(-1, dtype=torch.float64) for part in _mixtures(model, valid_ids, size, thetas, lams)]
     nll = torch.stack(parts).sum(0) / len(valid_ids)
-    best, row = nll.min().item(), int(nll.argmin())
-    theta, lam = thetas[row // len(lams)], lams[row % len(lams)]
-    return Cache(theta=theta, lam=lam, size=size, nll=best)
+    theta, lam = divmod(int(nll.argmin()), len(lams))
+    return Cache(theta=thetas[theta], lam=lams[lam], size=size, nll=nll.min().item())
 
 
+@torch.no_grad()
 def _mixtures(
     model: LanguageModel, ids: np.ndarray, size: int, thetas: Sequence[float], lams: Sequence[float]
 ) -> Iterator[Tensor]:
@@ -76,33 +66,24 @@ def _mixtures(
     if any(not 0 <= lam < 1 for lam in lams):
         raise UserError(f"lambda {', '.join(map(str, lams))}: from 0 to less than 1 is needed")
     shares = model.embedding.weight.new_tensor(lams)[:, None]
-    for log_p, hidden, words in _blocks(model, ids, size):
-        count = len(log_p)
-        here = torch.arange(len(words), device=log_p.device)
-        ago = here[-count:, None] - here  # places between t and i
-        unseen = (ago < 1) | (ago > size)
-        same = words[-count:, None] == words
-        products = hidden[-count:] @ hidden.T
-        found = []
-        for theta in thetas:
-            weights = (theta * products).masked_fill_(unseen, -torch.inf).softmax(-1)
-            cached = weights.masked_fill_(~same, 0).sum(-1).log()
-            mixed = torch.logaddexp(log_p + (1 - shares).log(), cached + shares.log())
-            if count == len(words):  # nothing before
-                mixed[:, 0] = log_p[0]
-            found.append(mixed)
-        yield torch.stack(found)
-
-
-@torch.no_grad()
-def _blocks(model: LanguageModel, ids: np.ndarray, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield for each block of T tokens the model's log-probabilities (T,), and states and words of T + size.
-
-    Those of the `size` places before the block (as far as there are any) come first.
-    """
     block = max(16, min(512, _PRODUCTS_AT_ONCE // size))
-    hidden = words = None
-    for h, after in read_on(model, ids, block):
-        hidden = h if hidden is None else torch.cat((hidden[-size:], h))
-        words = after if words is None else torch.cat((words[-size:], after))
-        yield word_log_probs(model.head, h, after), hidden, words
+    hidden = words = None  # of the block and of the `size` places before it
+    with evaluating(model):
+        for h, after in read_columns(model, np.append(tokenizer_of(model).eos_id, ids)[None], block):
+            hidden = h[:, 0] if hidden is None else torch.cat((hidden[-size:], h[:, 0]))
+            words = after[:, 0] if words is None else torch.cat((words[-size:], after[:, 0]))
+            count, here = len(h), torch.arange(len(words), device=h.device)
+            log_p = word_log_probs(model.head, h[:, 0], after[:, 0])
+            ago = here[-count:, None] - here  # places between t and i
+            unseen = (ago < 1) | (ago > size)
+            same = words[-count:, None] == words
+            products = hidden[-count:] @ hidden.T
+            mixtures = []
+            for theta in thetas:
+                weights = (theta * products).masked_fill_(unseen, -torch.inf).softmax(-1)
+                cached = weights.masked_fill_(~same, 0).sum(-1).log()
+                mixed = torch.logaddexp(log_p + (1 - shares).log(), cached + shares.log())
+                if count == len(words):  # nothing before
+                    mixed[:, 0] = log_p[0]
+                mixtures.append(mixed)
+            yield torch.stack(mixtures)

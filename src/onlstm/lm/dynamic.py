@@ -11,7 +11,6 @@ off. The model is given back as it came.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,15 +19,13 @@ from torch import Tensor, nn
 
 from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.reader import evaluating, tokenizer_of
-from onlstm.lm.score import Evaluation, unk_rate
+from onlstm.lm.reader import evaluating, read_columns, tokenizer_of
+from onlstm.lm.score import Evaluation
 from onlstm.lm.softmax import word_log_probs
-from onlstm.lm.stream import read_on
 
 LRS = (0.03, 0.1, 0.3, 1.0)
 DECAYS = (0.0, 0.001, 0.01)
 _CLIP = 0.25
-_Weights = list[nn.Parameter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +51,7 @@ def evaluate_dynamic(
         raise UserError(f"lr {lr}: a number of 0 or more is needed")
     if not 0 <= decay <= 1:
         raise UserError(f"decay {decay}: from 0 to 1 is needed")
-    total = 0.0
-    with evaluating(model), _restored(model) as (weights, origin):
-        for hidden, words in read_on(model, ids, window):
-            log_p = word_log_probs(model.head, hidden, words)
-            total -= log_p.detach().sum(dtype=torch.float64).item()
-            _learn(-log_p.mean(), weights, origin, lr, decay)
-    return Evaluation(nll=total / len(ids), tokens=len(ids), unk_rate=unk_rate(tokenizer_of(model), ids))
+    return Evaluation.of(model, ids, _log_probs(model, ids, lr, decay, window))
 
 
 def tune_dynamic(
@@ -79,31 +70,34 @@ def tune_dynamic(
         nll = evaluate_dynamic(model, valid_ids[:limit], lr=lr, decay=decay, window=window).nll
         return Dynamic(lr=lr, decay=decay, window=window, nll=math.inf if math.isnan(nll) else nll)
 
-    return min(itertools.starmap(run, itertools.product(lrs, decays)), key=lambda found: found.nll)
+    return min(itertools.starmap(run, itertools.product(lrs, decays)), key=lambda tried: tried.nll)
 
 
-@contextmanager
-def _restored(model: LanguageModel) -> Iterator[tuple[_Weights, list[Tensor]]]:
-    """Yield the weights that learn and a copy of them; put the copy back at the end, whatever happens."""
+def _log_probs(model: LanguageModel, ids: np.ndarray, lr: float, decay: float, window: int) -> Iterator[Tensor]:
+    """Yield the log-probabilities of each segment's tokens, and learn from them; in the end put the weights back."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     origin = [weight.detach().clone() for weight in weights]
+    text = np.append(tokenizer_of(model).eos_id, ids)[None]
     try:
         # cuDNN's LSTM has gradients in training mode only, and dropout is to be off.
-        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            yield weights, origin
+        with evaluating(model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            for hidden, words in read_columns(model, text, window):
+                log_p = word_log_probs(model.head, hidden[:, 0], words[:, 0])
+                yield log_p.detach()
+                _learn(-log_p.mean(), weights, origin, lr, decay)
     finally:
         with torch.no_grad():
             for weight, first in zip(weights, origin, strict=True):
                 weight.copy_(first)
 
 
-def _learn(loss: Tensor, weights: _Weights, origin: list[Tensor], lr: float, decay: float) -> None:
+def _learn(loss: Tensor, weights: list[nn.Parameter], origin: list[Tensor], lr: float, decay: float) -> None:
     """Take one step."""
-    found = torch.autograd.grad(loss, weights, allow_unused=True)
-    norm = torch.linalg.vector_norm(torch.stack([g.norm() for g in found if g is not None])).item()
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+    norm = torch.linalg.vector_norm(torch.stack([g.norm() for g in gradients if g is not None])).item()
     step = lr * min(1.0, _CLIP / (norm + 1e-6))
     with torch.no_grad():
-        for weight, first, g in zip(weights, origin, found, strict=True):
+        for weight, first, g in zip(weights, origin, gradients, strict=True):
             if decay:
                 weight.lerp_(first, decay)
             if g is not None:

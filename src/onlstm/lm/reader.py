@@ -1,8 +1,8 @@
-"""How a language model reads sentences: side by side, in batches of like length, the longest first.
+"""How a language model reads: sentences in batches of like length, or a long text window by window.
 
 A sentence is read alone, from a zero state, as `<eos> w1 … wn`; what follows a word cannot change what is read at it.
 `LanguageModel.read` is the one place where this happens: parsing, scoring, inspecting and drawing take what they need
-from its batches.
+from its batches. A long text stands in columns side by side, and the state is carried from window to window.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,6 +118,25 @@ def after_eos(model: "LanguageModel", layers: int | None = None) -> "tuple[Tenso
     eos = torch.tensor([[tokenizer_of(model).eos_id]], device=model.embedding.weight.device)
     hidden, state, *_ = model.encode(eos, layers=layers)
     return hidden[0], state
+
+
+def window(text: np.ndarray, first: int, length: int) -> tuple[Tensor, Tensor]:
+    """Return ids (T, B) of columns of text (B, N) from `first` on, and the words after them; T is `length` at most."""
+    ids = torch.from_numpy(text[:, first : first + length + 1].T.astype(np.int64, order="C"))
+    return ids[:-1], ids[1:]
+
+
+def read_columns(model: "LanguageModel", text: np.ndarray, length: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the last layer's output (T, B, H) before each word of a window of text (B, N), and these words (T, B).
+
+    Each column is read from a zero state, which is carried on; gradients end with the window. -1 stands for no word.
+    """
+    state: States | None = None
+    for first in range(0, text.shape[1] - 1, length):
+        ids, words = (part.to(model.embedding.weight.device) for part in window(text, first, length))
+        hidden, state, *_ = model.encode(ids.clamp(min=0), state)
+        state = tuple((h.detach(), c.detach()) for h, c in state)
+        yield hidden, words
 
 
 def chunks(sentences: Iterable[T], words: Callable[[T], int]) -> Iterator[list[T]]:

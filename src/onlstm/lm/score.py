@@ -7,15 +7,14 @@ first word given `<eos>`. A stream is read the same way from end to end, the sta
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from onlstm.errors import UserError, at_least_one
-from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.reader import after_eos, chunks, evaluating, tokenizer_of, words_and_ids
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import after_eos, chunks, evaluating, read_columns, tokenizer_of, words_and_ids
 from onlstm.lm.softmax import word_log_probs
 
 
@@ -48,6 +47,16 @@ class Evaluation:
     """What the mean is taken over."""
     unk_rate: float
     """Share of the words (`<eos>` is none) that are `<unk>`."""
+
+    @classmethod
+    def of(
+        cls, model: LanguageModel, ids: np.ndarray, log_probs: Iterable[Tensor], tokens: int | None = None
+    ) -> "Evaluation":
+        """Return the evaluation of a stream from the log-probabilities of its tokens, part by part."""
+        tokenizer, total = tokenizer_of(model), -sum(part.sum(dtype=torch.float64).item() for part in log_probs)
+        unknown, words = int((ids == tokenizer.unk_id).sum()), int((ids != tokenizer.eos_id).sum())
+        tokens = tokens or len(ids)
+        return cls(nll=total / tokens, tokens=tokens, unk_rate=unknown / max(1, words))
 
     @property
     def perplexity(self) -> float:
@@ -103,21 +112,15 @@ def evaluate(
     what does not fill the columns cut off, so a column's first token is not predicted; yet divided by all tokens.
     """
     at_least_one(batch=batch, window=1 if window is None else window)
-    tokenizer = tokenizer_of(model)
-    x, words = _columns(ids, batch, tokenizer.eos_id, compat)
-    if not words.size:
+    text = _columns(ids, batch, tokenizer_of(model).eos_id, compat)
+    if text.shape[1] < 2:
         raise UserError(
             f"batch {batch}: {len(ids)} tokens in so many columns leave nothing to predict; use longer text"
         )
-    total = _total_nll(model, x, words, window or max(1, 1024 // batch))
-    tokens = batch * (x.shape[1] + 1) if compat else len(ids)
-    return Evaluation(nll=total / tokens, tokens=tokens, unk_rate=unk_rate(tokenizer, ids))
-
-
-def unk_rate(tokenizer: Any, ids: np.ndarray) -> float:
-    """Return the share of `<unk>` among all ids but `<eos>`."""
-    words = int(np.count_nonzero(ids != tokenizer.eos_id))
-    return int(np.count_nonzero(ids == tokenizer.unk_id)) / max(1, words)
+    with evaluating(model), torch.no_grad():
+        parts = read_columns(model, text, window or max(1, 1024 // batch))
+        log_probs = (word_log_probs(model.head, h[words >= 0], words[words >= 0]) for h, words in parts)
+        return Evaluation.of(model, ids, log_probs, tokens=text.size if compat else len(ids))
 
 
 @torch.no_grad()
@@ -135,36 +138,11 @@ def _surprisals(model: LanguageModel, sentences: list[list[int]], tokens_at_once
     return surprisals
 
 
-def _log_probs(model: LanguageModel, hidden: Tensor, words: Tensor, real: Tensor) -> Tensor:
-    """Return the log-probability of each of the real words (T, B) after states (T, B, H), flat."""
-    chosen = real.to(hidden.device)
-    return word_log_probs(model.head, hidden[chosen], words[chosen])
-
-
-@torch.no_grad()
-def _total_nll(model: LanguageModel, x: np.ndarray, words: np.ndarray, window: int) -> float:
-    """Return the sum over all `words` (B, T) that are not -1, the ones after `x`, read in windows."""
-    total = 0.0
-    state: States | None = None
-    with evaluating(model) as device:
-        for first in range(0, x.shape[1], window):
-            now, after = (
-                torch.from_numpy(each[:, first : first + window].T.astype(np.int64, order="C")).to(device)
-                for each in (x, words)
-            )
-            hidden, state, *_ = model.encode(now, state)
-            total -= _log_probs(model, hidden, after, after >= 0).sum(dtype=torch.float64).item()
-    return total
-
-
-def _columns(ids: np.ndarray, batch: int, eos: int, compat: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return what is read (B, T), and the words after it, -1 where there is none."""
-    if compat:
-        length = len(ids) // batch
-        rows = ids[: batch * length].reshape(batch, length)
-        return rows[:, :-1], rows[:, 1:]
-    length = -(-len(ids) // batch)
+def _columns(ids: np.ndarray, batch: int, eos: int, compat: bool) -> np.ndarray:
+    """Return the text in columns (B, N), each of which begins with the last token of the one before; -1 for none."""
+    length = len(ids) // batch if compat else -(-len(ids) // batch)
+    if compat or not length:
+        return ids[: batch * length].reshape(batch, length)
     stream = np.full(batch * length + 1, -1, dtype=np.int64)
     stream[0], stream[1 : len(ids) + 1] = eos, ids
-    words = stream[1:].reshape(batch, length)
-    return np.where(stream < 0, eos, stream)[:-1].reshape(batch, length), words
+    return np.lib.stride_tricks.sliding_window_view(stream, length + 1)[::length]

@@ -17,8 +17,8 @@ from onlstm.errors import UserError
 from onlstm.lm import folder as store
 from onlstm.lm.dropout import Masks
 from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.reader import window
 from onlstm.lm.score import evaluate
-from onlstm.lm.stream import Columns
 from onlstm.train import fit
 from onlstm.train.averaging import Averages, stalled, swapped
 from onlstm.train.checkpoint import StateDict
@@ -67,8 +67,8 @@ class LanguageModelTraining(fit.Training):
                     "give more text, or a smaller train.batch_size or train.valid_batch_size"
                 )
         self._valid, self._own = valid, world.columns(config.batch_size)
-        self._columns = Columns(train, config.batch_size, self._own)
-        self.length = self._columns.length
+        self.length = len(train) // config.batch_size
+        self._text = train[: self.length * config.batch_size].reshape(config.batch_size, self.length)[self._own]
         self.end = max(1, self.length - 2)  # the original, too, leaves a last single word out
         self.loss_limit = 4 * math.log(model.config.vocab_size) + 10
         options: Any = {"lr": config.lr, "weight_decay": config.weight_decay, "foreach": True}
@@ -85,7 +85,7 @@ class LanguageModelTraining(fit.Training):
     def forward(self) -> fit.Batch:
         config, progress = self.config, self.progress
         length = self._draw_length()
-        ids, words = self._columns.window(progress.cursor, length)
+        ids, words = window(self._text, progress.cursor, length)
         self.model.train()
         out = self.model.loss(ids, words, self._state, self._masks)
         self._state = tuple((h.detach(), c.detach()) for h, c in out.state)
