@@ -267,10 +267,10 @@ def test_the_result_is_kept_for_the_page(tmp_path, bank):
         assert row["f1"] == pytest.approx(every[name]["f1"], abs=1e-4)
         assert row["short"]["f1"] == pytest.approx(few[name]["f1"], abs=1e-4)
         assert row["tags"].items() <= every[name]["tags"].items()
-    text = report.render(report.collect(out.parent), report.published())
+    text = report.pages(report.collect(out.parent))["parsing.md"]
     assert "Headline: ON-LSTM, layer 2, `paper`, F1" in text
     assert text.index("Rule *on-lstm*") < text.index("Rule *punct*")
-    assert "25.0 % of the sentences are lines of its training text" in text
+    assert "Sentences in its training text: 25.0 %." in text
     for word in ("Dogs", "dogs", "mat", "dear"):
         assert not re.search(rf"\b{word}\b", out.read_text() + text)
 

@@ -1,4 +1,4 @@
-"""Results of `onlstm logic` on the page: accuracies by length beside the published, and what they show."""
+"""Results of `onlstm logic` on the pages: accuracies by length beside the published, and how models were trained."""
 
 import json
 import re
@@ -46,30 +46,32 @@ def result(**encoders):
 def page(folder, **contents):
     for name, content in contents.items():
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    return report.render(report.collect(folder), report.published())
+    results = report.collect(folder)
+    return report.front(results) + report.pages(results)["logic.md"]
 
 
-def cells(text, first):
-    """Return the rows of the first table whose head begins so, by their name."""
-    table = next(block for block in text.split("\n\n") if re.match(rf"\| {first} ", block)).splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-    return {name: rest for name, *rest in rows}
+def cells(text, column):
+    """Return the rows of the first table whose third column is called so, by their name and result."""
+    blocks = (block.splitlines() for block in text.split("\n\n") if block.startswith("| model "))
+    rows = [[[cell.strip() for cell in line.strip("|").split("|")] for line in block] for block in blocks]
+    table = next(table for table in rows if column in table[0])
+    return {(name, file): rest for name, file, *rest in table}
 
 
 def test_accuracies_stand_beside_the_published(tmp_path):
     content = result(onlstm=[row(0, 100, 78)], lstm=[row(0, 100, 67)], tree_lstm=[row(0, 100, 89)], majority=[MAJORITY])
     text = page(tmp_path, logic=content)
-    assert "## Logical inference\n" in text
-    assert "Pairs of `logic.zip`: trained on at most 6 operators, tested on 5,000 pairs." in text
-    rows = cells(text, "operators")
-    assert rows["operators"] == LENGTHS
-    assert rows["ON-LSTM"] == [f"{100 - 2 * k:.1f}" for k in range(12)]
-    assert list(rows)[2:] == ["ON-LSTM", "LSTM", "Tree-LSTM", "majority", "LSTM, published", "ON-LSTM, published"]
-    assert rows["ON-LSTM, published"] == ["--"] * 6 + ["91", "87", "85", "81", "78", "75"]
+    assert "## Figure 3: logical inference\n" in text
+    assert "Bowman's pairs of formulas: trained on at most 6 operators, tested on 5,000 pairs:" in text
+    rows = cells(text, "12")
+    assert rows["model", "result"] == ["seeds", "epochs", *LENGTHS]
+    assert rows["ON-LSTM", "logic"] == ["1", "20", *(f"{100 - 2 * k:.1f}" for k in range(12))]
+    assert [name for name, _ in rows][2:7] == ["ON-LSTM", "LSTM", "Tree-LSTM", "majority", "LSTM †"]
+    assert rows["ON-LSTM †", "published"][2:] == ["–"] * 6 + ["91", "87", "85", "81", "78", "75"]
     assert "onlstm logic --epochs 20  # logic\n```" in text
     assert "--resume" not in text
-    assert "- logic: two cores of a toaster, threads: 1, onlstm 0.1.0, torch 2.13.0, python 3.11.2; 100 min" in text
-    assert "| RRNet † " in text.split("### Published, not run here")[1]
+    assert "- logic: two cores of a toaster; threads: 1; onlstm 0.1.0, torch 2.13.0, python 3.11.2; 100.0 min" in text
+    assert "| RRNet † " in text.split("### Published: logic")[1]
 
 
 def test_how_it_was_trained_is_said(tmp_path):
@@ -78,62 +80,36 @@ def test_how_it_was_trained_is_said(tmp_path):
         row(3, 98, 77, best_epoch=20, valid=95.0, settings={"epochs": 20, "free_last_chunk": True}),
     ]
     text = page(tmp_path, logic=result(onlstm=seeds, lstm=[row(0, 99, 66, settings={})], majority=[MAJORITY]))
-    rows = cells(text, "model")
-    assert rows["ON-LSTM"] == [
+    rows = cells(text, "validation")
+    assert rows["ON-LSTM", "logic"] == [
         *["0, 3", "20", "18–20", "1,500,000", "200", "95.0–96.2"],
         "schedule cosine; free_last_chunk True",
     ]
-    assert rows["LSTM"][-1] == "none"
-    assert "majority" not in rows
+    assert rows["LSTM", "logic"][-1] == "none"
+    assert ("majority", "logic") not in rows
 
 
 def test_several_seeds_have_mean_and_range(tmp_path):
     content = result(onlstm=[row(0, 100, 78), row(1, 98, 76), row(2, 99, 80)], lstm=[row(0, 100, 67)])
-    text = page(tmp_path, logic=content)
-    rows = cells(text, "operators")
-    assert (rows["ON-LSTM"][0], rows["ON-LSTM"][-1]) == ("99.0", "78.0")
-    assert (rows["lowest–highest"][0], rows["lowest–highest"][-1]) == ("98.0–100.0", "76.0–80.0")
-    assert "One seed" not in text
-
-
-def test_what_the_numbers_show(tmp_path):
-    """ON-LSTM 100, 98, … 78 and LSTM 100, 97, … 67: leads of 6, 7, … 11 at 7 to 12."""
-    text = page(tmp_path, logic=result(onlstm=[row(0, 100, 78)], lstm=[row(0, 100, 67)]))
-    line = next(line for line in text.splitlines() if line.startswith("- logic: ON-LSTM is"))
-    assert "above the published ON-LSTM at 3 of 6 lengths, not at 7 (-3.0), 8 (-1.0), 9 (-1.0)." in line
-    gaps = "7 (+6.0), 8 (+7.0), 9 (+8.0), 10 (+9.0), 11 (+10.0), 12 (+11.0)"
-    assert f"Its lead over the LSTM grows with length (by least squares +1.00 an operator): {gaps}." in line
-    assert line.endswith("One seed: how much seeds differ is not known.")
-    text = page(tmp_path, logic=result(onlstm=[row(0, 100, 89)], lstm=[row(0, 67, 89)]))
-    assert "above the published ON-LSTM at every length: 7 (+3.0), 8 (+6.0), 9 (+7.0), 10 (+10.0)" in text
-    assert "does not grow with length (by least squares -3.00 an operator): 7 (+15.0)" in text
-
-
-def test_a_draw_is_not_above(tmp_path):
-    same = row(0, 100, 78)
-    same["by_length"] |= dict(zip(LENGTHS[6:], PUBLISHED["ON-LSTM"], strict=True))
-    text = page(tmp_path, logic=result(onlstm=[same]))
-    assert "above the published ON-LSTM at 0 of 6 lengths, not at 7 (+0.0)" in text
-    assert "Its lead" not in text
+    rows = cells(page(tmp_path, logic=content), "12")
+    assert (rows["ON-LSTM", "logic"][2], rows["ON-LSTM", "logic"][-1]) == ("99.0", "78.0")
+    assert (rows["lowest–highest", ""][2], rows["lowest–highest", ""][-1]) == ("98.0–100.0", "76.0–80.0")
 
 
 def test_variants_in_other_files_are_further_rows(tmp_path):
     whole = result(onlstm=[row(0, 100, 78)], lstm=[row(0, 100, 67)], majority=[MAJORITY])
     text = page(tmp_path, logic=whole, free=result(onlstm=[row(0, 100, 89)], majority=[MAJORITY]))
-    names = list(cells(text, "operators"))
-    assert names[2:6] == ["ON-LSTM, logic", "LSTM, logic", "ON-LSTM, free", "majority"]
-    assert "- free: ON-LSTM is above the published ON-LSTM at every length" in text
-    assert "Its lead over the LSTM of logic grows" in text
+    assert list(cells(text, "12"))[2:6] == [
+        *(("ON-LSTM", "logic"), ("LSTM", "logic"), ("ON-LSTM", "free"), ("majority", "logic"))
+    ]
 
 
 def test_other_pairs_have_their_own_table(tmp_path):
     other = result(onlstm=[row(0, 100, 78)], lstm=[row(0, 100, 67)])
     other["data"] = {"path": None, "pairs": 90_000, "max_train_ops": 4}
     text = page(tmp_path, logic=result(lstm=[row(0, 100, 78)]), other=other)
-    _, drawn = text.split("90,000 pairs, not the published ones: trained on at most 4 operators")
-    assert "published" not in drawn.split("Pairs of `logic.zip`")[0]
-    assert "an operator): 5 (+4.0), 6 (+5.0), 7 (+6.0)" in drawn
-    assert "ON-LSTM, other" not in text
+    assert "90,000 generated pairs: trained on at most 4 operators" in text
+    assert ("ON-LSTM †", "published") not in cells(text, "12")
 
 
 def test_a_figure_is_shown_if_the_result_names_one(tmp_path):
@@ -147,19 +123,18 @@ def test_a_figure_is_shown_if_the_result_names_one(tmp_path):
 def test_a_length_without_pairs_is_a_dash(tmp_path):
     few = row(0, 100, 78)
     few["by_length"] |= {"11": None, "12": None}
-    text = page(tmp_path, logic=result(onlstm=[few, few], lstm=[row(0, 100, 67)]))
-    assert cells(text, "operators")["ON-LSTM"][-3:] == ["82.0", "--", "--"]
-    assert cells(text, "operators")["lowest–highest"][-3:] == ["82.0", "--", "--"]
-    assert "10 (+9.0).\n" in text
+    rows = cells(page(tmp_path, logic=result(onlstm=[few, few])), "12")
+    assert rows["ON-LSTM", "logic"][-3:] == ["82.0", "–", "–"]
+    assert rows["lowest–highest", ""][-3:] == ["82.0", "–", "–"]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoders": None}, "odd.json: missing encoders"),
-        ({"data": {}}, "odd.json: missing data.max_train_ops"),
-        ({"encoders": {"onlstm": [{"seed": 1}]}}, "entry 0 of encoders.onlstm: missing epochs, n, valid"),
-        ({"encoders": {"lstm": [row(0, 9, 9, valid="good")]}}, 'valid should be of type float, is "good"'),
+        ({"encoders": None}, "odd.json: encoders: Mapping is needed, not null"),
+        ({"data": {"pairs": 3}}, "odd.json: data: max_train_ops is missing"),
+        ({"encoders": {"onlstm": [{"seed": 1}]}}, "encoders.onlstm[0]: epochs is missing"),
+        ({"encoders": {"lstm": [row(0, 9, 9, valid="good")]}}, 'valid: float is needed, not "good"'),
     ],
 )
 def test_a_foreign_file_is_refused_by_name(tmp_path, changes, message):
@@ -175,5 +150,5 @@ def test_a_real_run_can_be_reported(tmp_path):
     request = {"encoders": ["onlstm", "majority"], "seeds": [0], "source": {"pairs": 400}, "settings": quick}
     experiment.run(experiment.Request(out=tmp_path / "run", command="onlstm logic …", **request))
     text = page(tmp_path, logic=json.loads((tmp_path / "run" / "result.json").read_text()))
-    assert cells(text, "model")["ON-LSTM"][-1] == "hidden_size 8, chunk_size 2"
+    assert cells(text, "validation")["ON-LSTM", "logic"][-1] == "hidden_size 8, chunk_size 2"
     assert "```sh\nonlstm logic …  # logic\n```" in text

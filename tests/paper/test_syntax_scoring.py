@@ -15,7 +15,7 @@ from helpers import random_model
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
-from onlstm.paper.report import published
+from onlstm.paper.published import published
 from onlstm.paper.syntax import agreement, blimp, scoring, table3
 from onlstm.paper.syntax.generator import generate, rows
 from onlstm.paper.syntax.scoring import Request, contrast, mcnemar

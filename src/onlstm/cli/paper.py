@@ -100,8 +100,9 @@ def reproduce(
     Each step is an onlstm command that can be run by hand too. Finished steps are skipped and interrupted ones
     continue: give the same command again. Tables share their runs.
     """
-    from onlstm.paper import report as page
     from onlstm.paper import reproduce as task
+    from onlstm.paper.published import published
+    from onlstm.paper.results import read
 
     started = time.perf_counter()
     plan = task.plan(target, scale, data, out or Path("runs") / f"reproduce-{scale}", threads)
@@ -119,8 +120,8 @@ def reproduce(
             _run_step(words, json)
     text = plan.page()
     if json:
-        results = {result.name: result.content for result in page.collect(plan.here)} if text else {}
-        content = {"target": target, "scale": scale, "results": results, "published": page.published()}
+        results = {path.stem: read(path) for path in plan.here.glob("*.json")} if text else {}
+        content = {"target": target, "scale": scale, "results": results, "published": published()}
         emit("reproduce", started, None, content)
     elif text:
         files.write(plan.here / f"{target}.md", text)
@@ -146,9 +147,13 @@ def report(
     folder: Annotated[Path, Parameter(help="Folder of result files.")] = Path("results"),
     *,
     out: Annotated[Path, Parameter(help="Page to write.")] = Path("RESULTS.md"),
+    docs: Annotated[
+        Path | None, Parameter(help="Folder for a page per experiment (default: docs/results beside --out, if there).")
+    ] = None,
 ) -> None:
     """Write RESULTS.md from results/*.json, with the published numbers beside ours."""
-    from onlstm.paper import report as page
+    from onlstm.paper import report as task
 
-    page.write(folder, out)
-    print(f"{out} written")
+    beside = out.parent / "docs" / "results"
+    for path in task.write(folder, out, docs or (beside if beside.is_dir() else None)):
+        print(f"{path} written")

@@ -155,7 +155,7 @@ def _watched() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], Non
 
 def _table3(found: dict[str, Any]) -> Iterator[str]:
     """Yield the paper's table: by group and phenomenon a line a row, and an example below it."""
-    from onlstm.paper.report.syntax import grid, syneval_rows
+    from onlstm.paper.syntax.old_tables import grid, syneval_rows
 
     yield from _runs(found)
     head, *numbers = grid(found, syneval_rows, ("row", "group"))
@@ -209,7 +209,7 @@ def _example(good: str, bad: str) -> str:
 
 
 def _paradigms(found: dict[str, Any]) -> Iterator[str]:
-    from onlstm.paper.report.syntax import PARADIGMS, blimp_rows, grid
+    from onlstm.paper.syntax.old_tables import PARADIGMS, blimp_rows, grid
 
     yield from _runs(found)
     head, *numbers = grid(found, blimp_rows, ("uid", "phenomenon"))
@@ -226,7 +226,7 @@ def _paradigms(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _sets(found: dict[str, Any]) -> Iterator[str]:
-    from onlstm.paper.report.syntax import agreement_rows, grid
+    from onlstm.paper.syntax.old_tables import agreement_rows, grid
 
     yield from _runs(found)
     head, *numbers = grid(found, agreement_rows, ("name", "part"))

@@ -1,21 +1,24 @@
 """`onlstm convert RUN`: a run made ready to ship: its model alone, with a card and a line on how far to trust it.
 
-The card's numbers are those of the run's result.json, or of its copy among the committed results, and of the results of
-parsing there; nothing is typed twice.
+The card's numbers are those of the run's result.json, or of its copy among the committed results, and of the parsing
+results there; nothing is typed twice.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.paper import report
-from onlstm.paper.report.tables import network, number, table
+from onlstm.paper.parsing.content import Content as Parsing
+from onlstm.paper.parsing.content import TableRow
+from onlstm.paper.results import Origin, Result, read, typed
+from onlstm.paper.tables import Table, network, number
+from onlstm.paper.training_result import Content as Training
 
 CARD = "README.md"
 _RULE = "on-lstm"
@@ -29,6 +32,15 @@ _LIMITS = """\
 - It has learnt the views of its text's writers: do not judge people by its probabilities, or by what it generates."""
 
 
+class _Score(NamedTuple):
+    """A row of the model's trees, with its treebank and the score of right-branching trees there."""
+
+    row: TableRow
+    treebank: str
+    seen: float | None
+    right: float | None
+
+
 def ship(
     run: Path, out: Path, *, half: bool, layer: int | None, results: Path | None, notes: Sequence[str]
 ) -> LanguageModel:
@@ -38,74 +50,72 @@ def ship(
     model = LanguageModel.load(run)
     config = model.config
     model.config = replace(config, parse_layer=layer or config.parse_layer or config.num_layers // 2 + 1)
-    trained, found = _result(run), report.collect(results) if results else []
-    copy = next(
-        (each.content for each in found if (each["kind"], each["name"]) == (trained["kind"], trained["name"])), {}
-    )
-    scores = list(_scores(found, trained["name"], model.config.parse_layer))
-    card = _card(out.name, model, {**trained, **copy}, scores, notes, half)
+    trained, committed = _trained(run), report.collect(results) if results else []
+    names = trained.origin.kind, trained.origin.name
+    copies = [result for result in committed if (result.origin.kind, result.origin.name) == names]
+    scores = list(_scores(committed, trained.origin.name, model.config.parse_layer))
+    card = _card(out.name, model, copies[0] if copies else trained, scores, notes, half)
     store.save_model(model, out, half=half, trust=_trust(scores))
     files.write(out / CARD, card)
     return model
 
 
-def _result(run: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {}
-    if "numbers" not in found:
+def _trained(run: Path) -> Result[Training]:
+    path = run / "result.json"
+    if not path.exists():
         raise UserError(f"{run}: no result of `onlstm train` to make a card of; go on with it: --resume --out {run}")
-    return dict(found)
+    record = read(path)
+    return Result(file=run.name, origin=typed(Origin, record, str(path)), content=typed(Training, record, str(path)))
 
 
-def _scores(found: Sequence[report.Result], name: str, layer: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the model's trees of that layer, each with its treebank and the score of right-branching.
-
-    A treebank that was scored more than once, as with other seeds, has its rows once.
-    """
+def _scores(committed: Sequence[Result[Any]], name: str, layer: int) -> Iterator[_Score]:
+    """Yield the scores of the model's trees of that layer; those of a treebank that was scored twice, once."""
     seen = set()
-    for result in found:
-        rows = result["rows"] if result["kind"] == "parsing" else []
-        right = {row["rule"]: row["f1"] for row in rows if row["system"] == "right"}
-        for row in rows:
-            if row.get("run") and Path(row["run"]).name == name and row.get("layer") == layer and row["runs"] == 1:
-                bank = result["treebank"]
-                named = Path(bank["path"]).name.partition(".")[0]
-                if (key := (named, bank["split"], row["rule"], row["decoder"])) in seen:
-                    continue
+    for content in (result.content for result in committed if isinstance(result.content, Parsing)):
+        bank = content.treebank
+        treebank = Path(bank.path).name.partition(".")[0]
+        right = {row.rule: row.f1 for row in content.rows if row.system == "right"}
+        for row in content.rows:
+            key = (treebank, bank.split, row.rule, row.decoder)
+            own = row.run and Path(row.run).name == name and row.layer == layer and row.runs == 1
+            if own and key not in seen:
                 seen.add(key)
-                yield {**row, "treebank": named, "seen": bank.get("seen_share"), "right": right.get(row["rule"])}
+                yield _Score(row, treebank, bank.seen_share, right.get(row.rule))
 
 
-def _trust(scores: Sequence[dict[str, Any]]) -> str:
+def _trust(scores: Sequence[_Score]) -> str:
     """Return one line on how far to trust the trees."""
-    told = [row for row in scores if (row["rule"], row["decoder"]) == (_RULE, "paper")]
-    if not told:
+    banks = [
+        f"{score.treebank} {number(score.row.f1, 0)} ({number(score.right, 0)})"
+        for score in scores
+        if (score.row.rule, score.row.decoder) == (_RULE, "paper")
+    ]
+    if not banks:
         return "trees learnt from raw text and never held against a treebank: take them as guesses"
-    banks = ", ".join(f"{row['treebank']} {row['f1']:.0f} ({number(row['right'], 0)})" for row in told)
-    return f"trees learnt from raw text: take them as guesses; F1 (that of right-branching trees): {banks}"
+    return f"trees learnt from raw text: take them as guesses; F1 (that of right-branching trees): {', '.join(banks)}"
 
 
 def _card(
     name: str,
     model: LanguageModel,
-    trained: dict[str, Any],
-    scores: Sequence[dict[str, Any]],
+    trained: Result[Training],
+    scores: Sequence[_Score],
     notes: Sequence[str],
     half: bool,
 ) -> str:
-    config, numbers, data, notes = model.config, trained["numbers"], trained["data"], [*notes, *trained["notes"]]
+    config, origin, content = model.config, trained.origin, trained.content
+    data, numbers, notes = content.data, content.numbers, [*notes, *origin.notes]
+    splits = [f"{name} {part.words:,}" for name in ("train", "valid", "test") if (part := getattr(data, name))]
+    perplexities = [f"valid {numbers.valid_perplexity:.2f}"]
+    perplexities += [f"test {numbers.test_perplexity:.2f}"] if numbers.test_perplexity is not None else []
     sizes = network(config.rnn, (config.embedding_size, *config.sizes))
-    splits = ", ".join(f"{part} {data[part]['words']:,}" for part in ("train", "valid", "test") if part in data)
-    perplexity = [f"{part} {numbers[f'{part}_perplexity']:.2f}" for part in ("valid", "test") if part in data]
     facts = {
-        "model": f"{sizes}, {trained['parameters']:,} parameters{', weights in half precision' * half}",
+        "model": f"{sizes}, {content.parameters:,} parameters{', weights in half precision' * half}",
         "trees": f"of the distances of layer {config.parse_layer}",
-        "words": f"{config.vocab_size:,}, found by the profile `{data['profile']}`",
-        "text": f"{data.get('name', 'unnamed')}; words: {splits}",
-        "training": f"`{trained['command']}`; {numbers['epochs']} epochs, {trained['seconds'] / 3600:.1f} hours",
-        "perplexity": f"{', '.join(perplexity)} (per token with `<eos>`)",
+        "words": f"{config.vocab_size:,}, found by the profile `{data.profile}`",
+        "text": f"{data.name or 'unnamed'}; words: {', '.join(splits)}",
+        "training": f"`{origin.command}`; {numbers.epochs} epochs, {origin.seconds / 3600:.1f} hours",
+        "perplexity": f"{', '.join(perplexities)} (per token with `<eos>`)",
     }
     blocks = [f"# {name}", "\n".join(f"- {key}: {value}" for key, value in facts.items())]
     blocks += ["## Text, licence, remarks", "\n".join(f"- {note}" for note in notes)] if notes else []
@@ -113,21 +123,10 @@ def _card(
     return "\n\n".join(blocks) + "\n"
 
 
-def _table(scores: Sequence[dict[str, Any]]) -> str:
-    head = [
-        "treebank",
-        "rule",
-        "decoder",
-        "F1",
-        "≤10 words",
-        "right-branching",
-        "tied %",
-        "to right",
-        "sentences seen %",
-    ]
-    rows = [
-        [row["treebank"], row["rule"], row["decoder"], number(row["f1"], 1), number(row["short"].get("f1"), 1)]
-        + [number(row.get(key), 1) for key in ("right", "ties", "f1_to_right", "seen")]
-        for row in scores
-    ]
-    return table(head, rows)
+def _table(scores: Sequence[_Score]) -> str:
+    head = ["treebank", "rule", "decoder", "F1", "≤10 words", "right-branching", "tied %", "to right"]
+    rows = []
+    for row, treebank, seen, right in scores:
+        values = (row.f1, row.short.f1, right, row.ties, row.f1_to_right, seen)
+        rows.append([treebank, row.rule, str(row.decoder), *map(number, values)])
+    return Table(head=[*head, "sentences seen %"], rows=rows).markdown()

@@ -6,6 +6,8 @@ from importlib import resources
 
 import yaml
 
+from onlstm.paper.tables import NONE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
@@ -22,6 +24,10 @@ class Published:
     """Read in the source itself, not quoted second-hand or from memory."""
     rule: str
     """How it was counted."""
+
+    def cells(self, *columns: str) -> list[str]:
+        """Return the values of columns for a table."""
+        return [self.values.get(column, "--").replace("--", NONE) for column in columns]
 
 
 def published(table: str | None = None) -> list[Published]:

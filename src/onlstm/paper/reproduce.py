@@ -75,7 +75,7 @@ class Plan:
                 content = step.result.read_text(encoding="utf-8")
                 if json.loads(content)["kind"] == self.kind:
                     files.write(self.here / f"{step.out.name}.json", content)
-        return report.render(report.collect(self.here), report.published()) if self.kind else ""
+        return report.front(report.collect(self.here)) if self.kind else ""
 
 
 def targets() -> list[str]:

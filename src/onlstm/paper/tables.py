@@ -4,8 +4,14 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import PurePath
 
+import yaml
 from rich.cells import cell_len
+
+from onlstm.paper.results import Model
 
 NONE = "–"
 """A cell without a value."""
@@ -75,3 +81,28 @@ def network(rnn: str, sizes: Sequence[int]) -> str:
     """
     name = {"onlstm": "ON-LSTM", "lstm": "LSTM"}.get(rnn, rnn)
     return f"{name} {'→'.join(map(str, sizes))}".rstrip()
+
+
+def models(runs: Sequence[Model]) -> list[str]:
+    """Return the table of the models of a result, or nothing if it has none."""
+    rows = []
+    for run in runs:
+        perplexities = [number(value, 2) for value in (run.valid_perplexity, run.test_perplexity)]
+        rows.append([run.name, network(run.rnn, run.sizes), f"{run.parameters / 1e6:.2f}M", *perplexities])
+    head = ["run", "model", "parameters", "validation perplexity", "test perplexity"]
+    return [Table(head=head, rows=rows).markdown()] if rows else []
+
+
+def named(path: str) -> str:
+    """Return what data is called, by the end of its path.
+
+    >>> named("../runs/icon/icon/test.txt"), named("../my.zip")
+    ('ICON (Indonesian), test', 'my.zip')
+    """
+    folder, name = PurePath(path).parent.name, PurePath(path).name
+    return _names().get(f"{folder}/{name}") or _names().get(name, name)
+
+
+@cache
+def _names() -> dict[str, str]:
+    return dict(yaml.safe_load((resources.files("onlstm.paper") / "names.yaml").read_text(encoding="utf-8")))

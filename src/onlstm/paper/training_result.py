@@ -1,9 +1,14 @@
 """The content of a language model's result: what `onlstm train` writes and the pages read. No torch here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from onlstm.recipe import Recipe
+from onlstm.lm.config import LMConfig
+from onlstm.paper.published import published
+from onlstm.paper.results import Result, typed
+from onlstm.paper.sections import Section
+from onlstm.paper.tables import NONE, Table, named, network, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +72,130 @@ class Trial:
 class Content:
     """A training that is finished."""
 
-    recipe: Recipe
+    recipe: Mapping[str, Any]
+    """All settings, as `Recipe.settings` returns them."""
     data: Text
     parameters: int
     processes: int = 1
     numbers: Numbers
     curve: Sequence[Epoch]
     grid: Sequence[Trial] = ()
+
+    @property
+    def model(self) -> LMConfig:
+        """The shape of the model."""
+        return typed(LMConfig, self.recipe.get("model"), "recipe.model")
+
+
+ABOUT = """\
+Perplexity per token with `<eos>`: exp of the mean negative log-probability of all tokens of the split in their \
+natural order, each line's `<eos>` included, with the weights of the epoch that is best in validation."""
+PUBLISHED = {
+    "language-modelling": "The paper's own row is the recipe `ptb-paper`: `onlstm reproduce table1 --scale paper`.",
+}
+_MOST = 12
+"""Epochs of a curve that are shown, besides the best and the last."""
+Results = Sequence[Result[Content]]
+
+
+def summary(results: Results) -> list[str]:
+    """Return Table 1: published rows first, then ours by text."""
+    rows = [["**Penn Treebank, published**"]]
+    for row in published("language-modelling"):
+        size, valid, test = row.cells("parameters", "validation", "test")
+        rows.append([row.row, size, "", "", valid, test, row.source])
+    for text, runs in _by_text(results):
+        rows.append([f"**{text}, here**"])
+        rows += [[*_model(run), *_perplexities(run), run.file] for run in runs]
+    head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "source or result"]
+    return [Table(head=head, rows=rows).markdown()]
+
+
+def details(results: Results) -> list[str]:
+    """Return, text by text, the runs, the settings in which they differ, learning rates that were tried and curves."""
+    blocks = []
+    for text, runs in _by_text(results):
+        data = runs[0].content.data
+        splits = {"train": data.train, "valid": data.valid, "test": data.test}
+        sizes = [f"{name} {part.tokens:,} tokens (sha256 {part.sha256[:12]})" for name, part in splits.items() if part]
+        blocks += [f"### {text}", f"Profile `{data.profile}`, vocabulary {data.vocabulary:,}; {', '.join(sizes)}."]
+        head = ["run", "model", "parameters", "epochs (best)", "seed", "minutes", "tokens/s", "validation", "test"]
+        rows = [[run.file, *_model(run), *_speed(run), *_perplexities(run)] for run in runs]
+        blocks += [Table(head=head, rows=rows).markdown(), *_settings(runs), *_trials(runs)]
+        blocks += ["Validation perplexity (training loss in nats) by epoch:", _curves(runs).markdown()]
+    return blocks
+
+
+def _by_text(results: Results) -> list[tuple[str, list[Result[Content]]]]:
+    """Return the runs on each text, the Penn Treebank first."""
+    texts: dict[tuple[str, ...], list[Result[Content]]] = {}
+    for result in results:
+        data = result.content.data
+        texts.setdefault((data.train.sha256, data.valid.sha256, str(data.vocabulary)), []).append(result)
+    groups = [(named(runs[0].content.data.name) or f"Text {k}", runs) for k, runs in enumerate(texts.values(), 1)]
+    return sorted(groups, key=lambda group: group[0] != named("ptb-lm"))
+
+
+def _model(run: Result[Content]) -> list[str]:
+    config, numbers = run.content.model, run.content.numbers
+    name = network(config.rnn, (config.embedding_size, *config.sizes))
+    epochs = f"{numbers.epochs} ({numbers.best_epoch})"
+    return [name, f"{run.content.parameters / 1e6:.2f}M", epochs, str(run.origin.seed)]
+
+
+def _speed(run: Result[Content]) -> list[str]:
+    return [number(run.origin.seconds / 60), f"{run.content.numbers.tokens_per_second:,.0f}"]
+
+
+def _perplexities(run: Result[Content]) -> list[str]:
+    return [number(value, 2) for value in (run.content.numbers.valid_perplexity, run.content.numbers.test_perplexity)]
+
+
+def _settings(runs: Results) -> list[str]:
+    """Return the table of settings in which the runs differ, if there are any."""
+    recipes = [
+        {f"{part}.{key}": value for part in ("text", "model", "train") for key, value in recipe.get(part, {}).items()}
+        for recipe in (run.content.recipe for run in runs)
+    ]
+    keys = dict.fromkeys(key for recipe in recipes for key in recipe)
+    values = {key: [str(recipe.get(key, NONE)) for recipe in recipes] for key in keys}
+    rows = [[key, *cells] for key, cells in values.items() if len(set(cells)) > 1]
+    head = ["setting", *(run.file for run in runs)]
+    return ["Settings in which they differ:", Table(head=head, rows=rows).markdown()] if rows else []
+
+
+def _trials(runs: Results) -> list[str]:
+    rows = [
+        [run.file, f"{trial.lr:g}", str(trial.epochs), number(trial.valid_perplexity, 2)]
+        for run in runs
+        for trial in run.content.grid
+    ]
+    head = ["for run", "learning rate", "epochs", "validation"]
+    return ["Learning rates that were tried beforehand:", Table(head=head, rows=rows).markdown()] if rows else []
+
+
+def _curves(runs: Results) -> Table:
+    """Return validation perplexity and training loss by epoch; of long runs some epochs, the best and the last."""
+    curves = [{epoch.epoch: epoch for epoch in run.content.curve} for run in runs]
+    epochs = sorted({epoch for curve in curves for epoch in curve})
+    shown = {run.content.numbers.best_epoch for run in runs}.union(
+        epochs[:: -(-len(epochs) // _MOST) or 1], epochs[-1:]
+    )
+    rows = []
+    for epoch in (epoch for epoch in epochs if epoch in shown):
+        points = [curve.get(epoch) for curve in curves]
+        cells = [f"{number(at.valid_perplexity, 2)} ({at.train_loss:.3f})" if at else NONE for at in points]
+        rows.append([str(epoch), *cells])
+    return Table(head=["epoch", *(run.file for run in runs)], rows=rows)
+
+
+SECTION = Section(
+    kind="language-model",
+    content=Content,
+    title="Table 1: language modelling",
+    page="language-modelling",
+    about=ABOUT,
+    summary=summary,
+    details=details,
+    published=PUBLISHED,
+)

@@ -15,7 +15,6 @@ import torch
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm import folder as store
-from onlstm.paper import report
 from onlstm.paper import results_old as results
 from onlstm.paper.logic import classifier
 from onlstm.paper.logic.classifier import Classifier, Problems
@@ -23,6 +22,7 @@ from onlstm.paper.logic.data import Data, Say, Source, by_length, majority
 from onlstm.paper.logic.encoders import ModelConfig
 from onlstm.paper.logic.evaluation import result, runs
 from onlstm.paper.logic.training import ClassifierTraining, TrainConfig
+from onlstm.paper.published import published as quoted
 from onlstm.settings import build
 from onlstm.train import checkpoint, fit
 from onlstm.train.fit import Listener, Stop
@@ -99,7 +99,7 @@ def run(
 
 def published() -> dict[str, dict[str, float]]:
     """Return published accuracies by model and length; none of them was run here."""
-    rows = [row for row in report.published("logic") if not row.source.startswith("measured")]
+    rows = [row for row in quoted("logic") if not row.source.startswith("measured")]
     return {row.row: {length: float(value) for length, value in row.values.items()} for row in rows}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from onlstm.paper.results import Model
 
@@ -32,11 +33,23 @@ class Counts:
     scorable_accuracy: float | None = None
     """On pairs whose differing words are all known."""
 
+    KEYS: ClassVar[tuple[str, ...]]
+    """The fields that identify a row, and the test of it."""
+    SIZES: ClassVar[tuple[str, str]]
+    """The fields with the number of pairs, and of those whose differing words are all known."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The number of pairs, and of those whose differing words are all known."""
+        pairs, known = (getattr(self, name) for name in self.SIZES)
+        return pairs, known
+
 
 @dataclass(frozen=True, kw_only=True)
 class SynevalRow(Counts):
     """One row of the paper's Table 3, or of several pooled (without a number)."""
 
+    KEYS, SIZES = ("row", "group"), ("pairs", "scorable_pairs")
     row: int | None = None
     group: str
     phenomenon: str = ""
@@ -74,6 +87,7 @@ class SynevalContent(Syneval):
 class BlimpRow(Counts):
     """A paradigm (with `uid`), or the mean of several."""
 
+    KEYS, SIZES = ("uid", "phenomenon"), ("n", "scorable_pairs")
     uid: str | None = None
     phenomenon: str | None = None
     field: str | None = None
@@ -109,6 +123,7 @@ class BlimpContent(Blimp):
 class AgreementRow(Counts):
     """A set of sentences, or a part of it."""
 
+    KEYS, SIZES = ("name", "part"), ("n", "scorable")
     name: str
     part: str | None = None
     n: int

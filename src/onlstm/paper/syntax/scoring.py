@@ -16,9 +16,9 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.lm.reader import tokenizer_of
-from onlstm.paper.report.tables import network
 from onlstm.paper.results_old import model_facts, save
 from onlstm.paper.syntax.members import Say
+from onlstm.paper.tables import network
 
 Progress = Callable[[int, int], object]
 Reading = Literal["own", "words"]

@@ -13,7 +13,7 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.lm.reader import tokenizer_of
-from onlstm.paper.report import Published, published
+from onlstm.paper.published import Published, published
 from onlstm.paper.syntax import scoring
 from onlstm.paper.syntax.generator import Item, generate
 from onlstm.paper.syntax.loading import load

@@ -1,0 +1,223 @@
+"""Unsupervised parsing on the pages: the paper's Table 2 with ours beside it, then every treebank and rule."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import PurePath
+
+from onlstm.paper.parsing.content import Choice, Content, Short, TableRow
+from onlstm.paper.published import published
+from onlstm.paper.results import Result
+from onlstm.paper.sections import Section
+from onlstm.paper.tables import NONE, Table, models, named, number
+
+ABOUT = """\
+F1 of unlabelled brackets, 0 to 100. The same trees have another F1 under each rule and on each treebank: only numbers \
+under one rule on one treebank compare. Several runs or seeds: mean (standard deviation) maximum. *95 %*: bootstrap \
+over sentences. *seen %*: sentences that are lines of the model's training text (words seen, trees never). Under a \
+label: recall in % of its constituents; of several runs, that of the best.
+
+- *ON-LSTM*: trees from the distances of a layer's master gates; *LSTM gates*: from an LSTM's own forget gates, by the \
+same parser; *untrained*: the first run's network with random weights; *oracle*: the best binary trees.
+- Decoder `paper`: Shen et al. 2019, which leans to the right; `unbiased`: Dyer et al. 2019; `vote`: the trees that \
+layers and decoders agree on most. *vote of N*: the trees that N runs agree on most.
+- *depth*: brackets around a word. *tied %*: distances that occur again in their sentence; ties decode to the right. \
+*to right*: F1 against right-branching trees; 100 is no parser at all.
+- *headline*: the row to report, its layer and decoder chosen without the labels it is scored by. *selected on test \
+labels*: the highest of the models' rows, not a result to report."""
+PUBLISHED = {
+    "parsing": "WSJ10 and WSJ are what `--split wsj10` and `--split test` read of the full treebank.",
+    "wsj-sample": "On all of NLTK's sample of the WSJ: trivial trees, and parses that the paper's authors released.",
+}
+_SYSTEMS = {"onlstm": "ON-LSTM", "lstm-gates": "LSTM gates", "left": "left-branching", "right": "right-branching"}
+_MODELS = ("onlstm", "lstm-gates", "vote")
+_LABELS = ("ADJP", "NP", "PP", "INTJ")
+_DEAD = 5  # % of tied distances
+Results = Sequence[Result[Content]]
+
+
+def summary(results: Results) -> list[str]:
+    """Return Table 2, published rows first; the headlines of other treebanks; the headlines by every rule."""
+    results = sorted(results, key=_treebank)
+    penn = [result for result in results if result.content.treebank.profile == "ptb"]
+    others = [result for result in results if result not in penn and result.content.headline]
+    head = ["model", "runs", "layer", "≤10 words", "all", "95 %", "seen %", "depth", *_LABELS, "result"]
+    blocks = [Table(head=head, rows=[*_quoted(), *_table2(penn)]).markdown()]
+    if others:
+        blocks += ["Other treebanks, the headline of every result:", _headlines(others).markdown()]
+    many = [result for result in results if len(result.content.rules) > 1 and result.content.headline]
+    return blocks + (["By every rule, the headline's layer and decoder:", _by_rule(many).markdown()] if many else [])
+
+
+def details(results: Results) -> list[str]:
+    """Return, treebank by treebank, what was read and every result's models and tables."""
+    blocks = []
+    for name, group in groupby(sorted(results, key=_treebank), key=_treebank):
+        blocks.append(f"### {name}")
+        for result in group:
+            content = result.content
+            blocks += [f"#### {result.file}", _text(content), *models(content.runs)]
+            if row := content.headline:
+                how = f"{_system(row)}, layer {_layer(row)}, `{row.decoder}`"
+                blocks.append(f"Headline: {how}, F1 {number(row.f1)} by rule *{row.rule}*. Chosen: {row.chosen}.")
+            for rule, about in content.rules.items():
+                if rows := [row for row in content.rows if row.rule == rule]:
+                    blocks += [f"Rule *{rule}*: {about}.", _scores(rows, content.headline).markdown()]
+    return blocks
+
+
+def _treebank(result: Result[Content]) -> str:
+    return named(result.content.treebank.path)
+
+
+def _quoted() -> Iterator[list[str]]:
+    """Yield the paper's rows for Table 2; after each F1 stands the highest of the seeds."""
+    yield ["**Published by Shen et al. 2019: WSJ10 and WSJ section 23, the highest of 5 seeds last**"]
+    for row in published("parsing"):
+        if row.source == "Shen et al. 2019, Table 2":
+            ten, ten_max, wsj, wsj_max, *rest = row.cells("WSJ10", "WSJ10 max", "WSJ", "WSJ max", "depth", *_LABELS)
+            f1 = [" ".join(part for part in pair if part != NONE) for pair in ((ten, ten_max), (wsj, wsj_max))]
+            yield [row.row, "", "", *f1, "", "", *rest, ""]
+
+
+def _table2(results: Results) -> Iterator[list[str]]:
+    """Yield our rows for Table 2: every layer by the headline's decoder, other models at its layer, baselines once."""
+    for (name, _), group in groupby(results, key=lambda result: (_treebank(result), result.content.treebank.split)):
+        baselines: list[list[str]] = []
+        for result in group:
+            content, chosen = result.content, result.content.headline
+            rule = chosen.rule if chosen else next(iter(content.rules))
+            rows = [row for row in content.rows if row.rule == rule]
+            if not baselines:
+                size = f"{content.treebank.sentences:,} sentences, {rows[0].short.n:,} of at most 10 words"
+                yield [f"**{name}: {size}; rule {rule}**"]
+                baselines = [_line(row, _system(row), "", "") for row in rows if row.layer is None]
+            for row in rows:
+                same = chosen and row.decoder == chosen.decoder and row.system in _MODELS
+                if chosen and same and (row.system == "onlstm" or row.layer == chosen.layer):
+                    runs = [run.name for run in content.runs if (run.rnn == "lstm") == (row.system == "lstm-gates")]
+                    model = (
+                        f"{_system(replace(row, runs=1))}: {runs[0]}{f' and {len(runs) - 1} more' * (len(runs) > 1)}"
+                    )
+                    yield _line(row, model, number(content.treebank.seen_share), result.file)
+        yield from baselines
+
+
+def _line(row: TableRow, model: str, seen: str, name: str) -> list[str]:
+    cells = [model, str(row.runs), _layer(row), _f1(row.short), _f1(row), _interval(row), seen]
+    return [*cells, number(row.depth), *(_recall(row, label) for label in _LABELS), name]
+
+
+def _headlines(results: Results) -> Table:
+    head = ["treebank", "sentences", "result", "runs", "seen %", "unknown %", "rule", "layer", "decoder", "F1", "95 %"]
+    lines = []
+    for result in results:
+        content, bank = result.content, result.content.treebank
+        for row in _chosen(content):
+            line = [_treebank(result), f"{bank.sentences:,}", result.file, str(row.runs)]
+            line += [number(bank.seen_share), number(bank.unk_share), row.rule, _layer(row), row.decoder or NONE]
+            baselines = [_baseline(content, row.rule, system) for system in ("right", "random", "oracle")]
+            lines.append([*line, _f1(row), _interval(row), *baselines])
+    return Table(head=[*head, "right-branching", "random", "oracle"], rows=lines)
+
+
+def _by_rule(results: Results) -> Table:
+    """Return the headlines' rows by rule, with trivial trees and the oracle of the first result."""
+    lines = []
+    for rule, about in {rule: about for result in results for rule, about in result.content.rules.items()}.items():
+        f1 = [next(map(_f1, _chosen(result.content, rule)), NONE) for result in results]
+        baselines = [_baseline(results[0].content, rule, system) for system in ("right", "oracle")]
+        lines.append([rule, *f1, *baselines, about])
+    return Table(head=["rule", *(r.file for r in results), "right-branching", "oracle", "what it counts"], rows=lines)
+
+
+def _chosen(content: Content, rule: str = "") -> Iterator[TableRow]:
+    """Yield the headline's row, under its own rule or another."""
+    for row in content.rows:
+        if content.headline and _same(row, content.headline) and row.rule == (rule or content.headline.rule):
+            yield row
+
+
+def _baseline(content: Content, rule: str, system: str) -> str:
+    return next((number(row.f1) for row in content.rows if (row.rule, row.system) == (rule, system)), NONE)
+
+
+def _text(content: Content) -> str:
+    """Return what was read, what of it is unknown to the model, and what it had seen."""
+    bank = content.treebank
+    skipped = ", ".join(f"{count:,} {why}" for why, count in bank.skipped.items()) or "none"
+    size = f"{bank.sentences:,} sentences, {bank.words:,} words; skipped: {skipped}"
+    text = f"`{PurePath(bank.path).name}`, profile `{bank.profile}`, split `{bank.split}`: {size}."
+    if bank.unk_share is not None:
+        seen = "unknown" if bank.seen_share is None else f"{bank.seen_share:.1f} %"
+        text += f" Mapping `{content.mapping}`: {bank.unk_share:.1f} % of the words are unknown to the model. "
+        text += f"Sentences in its training text: {seen}."
+    return text
+
+
+def _scores(rows: Sequence[TableRow], headline: Choice | None) -> Table:
+    """Return one rule's table."""
+    sizes = {label: total for row in reversed(rows) for label, (_, total) in row.tags.items()}
+    head = ["system", "layer", "decoder", f"≤10 words ({rows[0].short.n:,})", f"all ({rows[0].n:,})", "95 %", "depth"]
+    head += [*(f"{label} ({size:,})" for label, size in sizes.items()), "tied %", "to right", "mark"]
+    lines = []
+    for row, mark in zip(rows, _marks(rows, headline), strict=True):
+        line = [_system(row), _layer(row), row.decoder or NONE, _f1(row.short), _f1(row), _interval(row)]
+        line += [number(row.depth), *(_recall(row, label) for label in sizes)]
+        lines.append([*line, number(row.ties), number(row.f1_to_right), mark])
+    return Table(head=head, rows=lines)
+
+
+def _marks(rows: Sequence[TableRow], headline: Choice | None) -> list[str]:
+    """Return which row to report and which not to, and which layers are dead."""
+    marks = ["headline" if headline and _same(row, headline) else "" for row in rows]
+    scores = {k: row.f1 or 0 for k, row in enumerate(rows) if row.system in _MODELS}
+    best = max(scores, key=scores.__getitem__, default=0)
+    if len(scores) > 1 and all(scores[best] > scores[k] for k in scores if marks[k]):
+        marks[best] = "selected on test labels"
+    dead = ["ties: no parser" if (row.ties or 0) >= _DEAD else "" for row in rows]
+    return [", ".join(filter(None, pair)) for pair in zip(marks, dead, strict=True)]
+
+
+def _same(row: TableRow, other: Choice) -> bool:
+    return (row.system, row.run, row.layer, row.decoder) == (other.system, other.run, other.layer, other.decoder)
+
+
+def _system(row: TableRow | Choice) -> str:
+    run = row.run or ""
+    if row.system == "vote":
+        count, _, kind = run.partition(" ")
+        return f"vote of {count} {_SYSTEMS.get(kind, kind)}"
+    name = f"trees {PurePath(run).name}" if row.system == "trees" else _SYSTEMS.get(row.system, row.system)
+    return name if row.runs == 1 else f"{name}, {row.runs} {'seeds' if row.system == 'random' else 'runs'}"
+
+
+def _layer(row: TableRow | Choice) -> str:
+    return NONE if row.layer is None else ",".join(map(str, row.layer if isinstance(row.layer, tuple) else [row.layer]))
+
+
+def _f1(row: TableRow | Short) -> str:
+    spread = "" if row.deviation is None else f" ({row.deviation:.1f}) {number(row.max)}"
+    return number(row.f1) + spread
+
+
+def _interval(row: TableRow) -> str:
+    """Return the bounds of one run; those of several are the best one's."""
+    return "{:.1f}–{:.1f}".format(*row.ci95) if row.ci95 and row.runs == 1 else NONE
+
+
+def _recall(row: TableRow, label: str) -> str:
+    right, total = row.tags.get(label, (0, 0))
+    return number(100 * right / total) if total else NONE
+
+
+SECTION = Section(
+    kind="parsing",
+    content=Content,
+    title="Table 2: unsupervised parsing",
+    page="parsing",
+    about=ABOUT,
+    summary=summary,
+    details=details,
+    published=PUBLISHED,
+)
