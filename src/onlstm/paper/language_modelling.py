@@ -21,7 +21,7 @@ from onlstm.errors import UserError
 from onlstm.lm import folder
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
-from onlstm.paper.results import plain, save, typed
+from onlstm.paper.results import save, typed
 from onlstm.paper.training_result import Content, Epoch, Numbers, Text
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
@@ -202,7 +202,7 @@ def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraini
             say(f"Evaluating the best weights (epoch {progress.best_epoch}) on {split} …")
             perplexity[split] = evaluate(model, ids).perplexity
     content = Content(
-        recipe=request.recipe,
+        recipe=request.recipe.settings(),
         data=typed(Text, _described(data, training.about["sources"]), "corpus.json"),
         parameters=sum(p.numel() for p in model.parameters()),
         processes=training.world.size,
@@ -216,9 +216,7 @@ def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraini
         curve=_curve(request.out / checkpoint.LOG),
     )
     about = {"command": training.about["command"], "seed": request.recipe.seed, "seconds": progress.seconds}
-    record = plain(content, sparse=True) | {"recipe": request.recipe.settings()}
-    del record["grid"]
-    record = save(request.out / "result.json", kind="language-model", name=request.out.name, content=record, **about)
+    record = save(request.out / "result.json", kind="language-model", name=request.out.name, content=content, **about)
     return Trained(content=content, record=record)
 
 

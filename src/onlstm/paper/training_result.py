@@ -79,7 +79,7 @@ class Content:
     processes: int = 1
     numbers: Numbers
     curve: Sequence[Epoch]
-    grid: Sequence[Trial] = ()
+    grid: Sequence[Trial] | None = None
 
     @property
     def model(self) -> LMConfig:
@@ -168,7 +168,7 @@ def _trials(runs: Results) -> list[str]:
     rows = [
         [run.file, f"{trial.lr:g}", str(trial.epochs), number(trial.valid_perplexity, 2)]
         for run in runs
-        for trial in run.content.grid
+        for trial in run.content.grid or ()
     ]
     head = ["for run", "learning rate", "epochs", "validation"]
     return ["Learning rates that were tried beforehand:", Table(head=head, rows=rows).markdown()] if rows else []
