@@ -27,3 +27,9 @@ def at_least_one(**options: int) -> None:
     for name, value in options.items():
         if value < 1:
             raise UserError(f"{name} {value}: at least 1 is needed")
+
+
+def one_of(name: str, value: object, known: Collection[str]) -> None:
+    """Raise a `UserError` unless `value` is one of the known words."""
+    if value not in known:
+        raise UserError(f"{name} {value}: there are {', '.join(known)}")

@@ -25,6 +25,14 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def read(path: Path) -> str:
+    """Return the text of a file in UTF-8, with or without a byte-order mark."""
+    try:
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
 def clear_halves(folder: Path, *names: str) -> None:
     """Remove what a process that was killed while it wrote one of these files has left."""
     for name in names:

@@ -199,7 +199,7 @@ def test_tied():
 
 
 def test_mistakes():
-    with pytest.raises(UserError, match="unknown rule 'f1': choose one of on-lstm, kim2019"):
+    with pytest.raises(UserError, match="rule f1: there are on-lstm, kim2019"):
         score(GOLD, RIGHT, "f1")
     with pytest.raises(UserError, match="4 gold trees but 3 predicted"):
         score(GOLD, RIGHT[:3])

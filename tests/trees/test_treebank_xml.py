@@ -113,8 +113,8 @@ def test_auto_passes_over_other_xml(tmp_path):
         ('idref="s1_6" label="MO"', 'idref="s1_4" label="MO"', "node with two parents"),
         ('idref="s1_1" label="NK"', 'idref="s1_502" label="NK"', "node with two parents"),
         ('idref="s1_1" label="NK"', 'idref="s1_503" label="NK"', "nodes in a circle"),
-        ('word="Eule"', 'word=" "', "word 1 is '': words are not empty and hold no white space"),
-        ('cat="VP"', 'cat="V P"', "label 'V P' holds white space or parentheses"),
+        ('word="Eule"', 'word=" "', "word 1 is '': words are not empty and hold no whitespace"),
+        ('cat="VP"', 'cat="V P"', "label 'V P' holds whitespace or parentheses"),
     ],
 )
 def test_defects_cost_one_sentence(old, new, what):

@@ -1,7 +1,7 @@
-"""The scores: how well predicted trees match gold ones, under each rule the field counts by.
+"""How well predicted trees match gold ones, by each rule that the field counts by.
 
-One set of trees has as many F1 as there are rules (`RULES`), several points apart: every number goes with its rule's
-name. Gold trees are as `onlstm.trees.treebank` reads them: with unary chains, without tags among the nodes.
+One set of trees has a different F1 under each of the `RULES`, several points apart: every number goes with the name of
+its rule. Gold trees are as `onlstm.trees.treebank` reads them: with unary chains, without tags among the nodes.
 """
 
 import math
@@ -12,7 +12,7 @@ from itertools import compress
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, one_of
 from onlstm.trees.tree import Tree
 
 _TINY = 1e-8  # in the denominators, as in the published evaluations
@@ -27,7 +27,7 @@ class Rule:
     average: Literal["sentence", "corpus"]
     """The mean of the sentences' F1, or the F1 of all brackets together."""
     about: str = ""
-    """In a line, for people."""
+    """A line for people."""
     whole: Literal["never", "repeated", "always"] = "never"
     """When the bracket over the whole sentence counts; "repeated": if a unary chain repeats it."""
     unaries: bool = False
@@ -35,7 +35,7 @@ class Rule:
     shortest: int = 1
     """Sentences of fewer words are skipped."""
     punctuation: bool = False
-    """Whether the trees are to hold punctuation; else words alone. It is the reader that sees to it."""
+    """Whether the trees are to hold punctuation; the reader of the treebank sees to it."""
 
 
 _RULES = (
@@ -98,13 +98,10 @@ class ParseScore:
     """What `score` returns; values from 0 to 100 and unrounded, nan where no sentence was scored."""
 
     rule: Rule
-    """What was counted."""
     f1: float
-    """By the rule."""
     precision: float
-    """By the rule; F1 is not the harmonic mean of these two where it is a mean over sentences."""
     recall: float
-    """By the rule."""
+    """If F1 is a mean over sentences, it is not the harmonic mean of precision and recall."""
     n: int
     """Sentences scored."""
     skipped: Mapping[str, int]
@@ -116,8 +113,8 @@ class ParseScore:
     lengths: tuple[int, ...]
     """Words of each sentence."""
     tags: Mapping[str, tuple[int, int]]
-    """By gold label: how many of its spans of two words or more are predicted, and how many there are; the whole
-    sentence's counts, under any rule, and a label that a unary chain repeats counts once."""
+    """By gold label: how many of its spans of two words or more are predicted, and how many there are. The whole
+    sentence's span counts by every rule, and a label that a unary chain repeats counts once."""
     depth: float
     """The mean over sentences of the mean number of predicted brackets around a word."""
 
@@ -126,17 +123,15 @@ class ParseScore:
         scored = [counts for counts in self.counts if counts]
         if not scored:
             return math.nan, math.nan
-        import numpy as np  # here alone: all else in this package does without
+        import numpy as np  # only here: the rest of this package does without
 
-        rng, n, found = np.random.default_rng(seed), len(scored), list[float]()
-        counts, f1 = np.array(scored), np.array([_prf(each).f1 for each in scored])
-        while len(found) < resamples:
-            chosen = rng.integers(n, size=(min(resamples - len(found), 1 + 10**6 // n), n))
-            if self.rule.average == "corpus":
-                found += [_prf(Counts(*total)).f1 for total in counts[chosen].sum(1).tolist()]
-            else:
-                found += f1[chosen].mean(1).tolist()
-        low, high = np.quantile(found, (0.025, 0.975))
+        rng, counts, values = np.random.default_rng(seed), np.array(scored), list[float]()
+        f1 = np.array([_prf(sentence).f1 for sentence in scored])
+        for _ in range(resamples):
+            sample = rng.integers(len(scored), size=len(scored))
+            corpus = self.rule.average == "corpus"
+            values.append(_prf(Counts(*counts[sample].sum(0).tolist())).f1 if corpus else f1[sample].mean())
+        low, high = np.quantile(values, (0.025, 0.975))
         return float(low), float(high)
 
     def by_length(self, width: int = 10) -> dict[tuple[int, int], tuple[float, int]]:
@@ -146,7 +141,8 @@ class ParseScore:
             if counts:
                 bins.setdefault((length - 1) // width, []).append(counts)
         return {
-            (k * width + 1, (k + 1) * width): (_average(found, self.rule).f1, len(found)) for k, found in bins.items()
+            (k * width + 1, (k + 1) * width): (_average(scored, self.rule).f1, len(scored))
+            for k, scored in bins.items()
         }
 
 
@@ -154,13 +150,12 @@ def score(gold: Sequence[Tree], predicted: Sequence[Tree], rule: str | Rule = "o
     """Return how well the predicted trees match the gold ones over the same words, in the same order.
 
     >>> gold = Tree.from_brackets("(S (NP the cat) (VP sat (PP on it)))")
-    >>> found = score([gold], [Tree.from_brackets("(the (cat (sat (on it))))")])
-    >>> round(found.f1, 1), found.tags["NP"], found.tags["VP"]
+    >>> result = score([gold], [Tree.from_brackets("(the (cat (sat (on it))))")])
+    >>> round(result.f1, 1), result.tags["NP"], result.tags["VP"]
     (66.7, (0, 1), (1, 1))
     """
     if isinstance(rule, str):
-        if rule not in RULES:
-            raise UserError(f"unknown rule {rule!r}: choose one of {', '.join(RULES)}")
+        one_of("rule", rule, RULES)
         rule = RULES[rule]
     if len(gold) != len(predicted):
         raise UserError(f"{len(gold)} gold trees but {len(predicted)} predicted ones: give one for each sentence")
@@ -172,7 +167,7 @@ def score(gold: Sequence[Tree], predicted: Sequence[Tree], rule: str | Rule = "o
             )
     counts = [_count(target, guess, rule) if len(target.words) >= rule.shortest else None for target, guess in pairs]
     pairs = list(compress(pairs, counts))
-    scored = [found for found in counts if found]
+    scored = [sentence for sentence in counts if sentence]
     precision, recall, f1 = _average(scored, rule)
     short = len(counts) - len(scored)
     return ParseScore(
@@ -182,7 +177,7 @@ def score(gold: Sequence[Tree], predicted: Sequence[Tree], rule: str | Rule = "o
         recall=recall,
         n=len(scored),
         skipped={f"fewer than {rule.shortest} words": short} if short else {},
-        per_sentence=tuple(_prf(found).f1 if found else None for found in counts),
+        per_sentence=tuple(_prf(sentence).f1 if sentence else None for sentence in counts),
         counts=tuple(counts),
         lengths=tuple(len(tree.words) for tree in gold),
         tags=_tags(pairs),
@@ -191,36 +186,36 @@ def score(gold: Sequence[Tree], predicted: Sequence[Tree], rule: str | Rule = "o
 
 
 def tied(distances: Iterable[Sequence[float]]) -> float:
-    """Return the share, 0 to 100, of distances that occur again in their sentence; nan where there are none.
+    """Return the share, 0 to 100, of distances that occur again in their sentence; nan if there are none.
 
-    A layer whose distances are all the same decodes to the right-branching tree: such trees say nothing of the model.
+    A layer whose distances are all the same decodes to the right-branching tree, which says nothing about the model.
 
     >>> tied([[0.5, 0.5, 0.2, 0.1], [0.3]])
     40.0
     """
-    again = every = 0
+    repeated = total = 0
     for sentence in distances:
-        every += len(sentence)
-        again += sum(n for n in Counter(sentence).values() if n > 1)
-    return 100 * again / every if every else math.nan
+        total += len(sentence)
+        repeated += sum(n for n in Counter(sentence).values() if n > 1)
+    return 100 * repeated / total if total else math.nan
 
 
 def _brackets(tree: Tree, rule: Rule) -> set[tuple[int, int, int]]:
     """Return the brackets that count, as (start, end, 0); those of a unary chain, where all count, with 0, 1, 2, …"""
     n = len(tree.words)
-    seen = Counter((start, end) for start, end, _ in tree.nodes)
+    times = Counter((start, end) for start, end, _ in tree.nodes)
     if rule.unaries:
-        seen[0, n] = seen[0, n] or 1  # EVALB sees one around a single word too
-        return {(i, j, k) for (i, j), times in seen.items() for k in range(times)}
-    found = {(i, j, 0) for i, j in seen if 1 < j - i < n}
-    if n > 1 and (rule.whole == "always" or (rule.whole == "repeated" and seen[0, n] > 1)):
-        found.add((0, n, 0))
-    return found
+        times[0, n] = times[0, n] or 1  # EVALB sees one around a single word too
+        return {(i, j, k) for (i, j), count in times.items() for k in range(count)}
+    brackets = {(i, j, 0) for i, j in times if 1 < j - i < n}
+    if n > 1 and (rule.whole == "always" or (rule.whole == "repeated" and times[0, n] > 1)):
+        brackets.add((0, n, 0))
+    return brackets
 
 
 def _count(gold: Tree, predicted: Tree, rule: Rule) -> Counts:
-    wanted, got = _brackets(gold, rule), _brackets(predicted, rule)
-    return Counts(len(wanted & got), len(wanted), len(got))
+    ours, theirs = _brackets(predicted, rule), _brackets(gold, rule)
+    return Counts(len(ours & theirs), len(theirs), len(ours))
 
 
 def _depth(tree: Tree) -> float:

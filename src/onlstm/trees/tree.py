@@ -4,8 +4,8 @@ A `Tree` is read from brackets, spans or JSON and written as any of them, as a d
 tree. Its nodes stand in preorder, which alone says who is whose parent: every walk here is one loop over the words.
 
 Brackets come in two kinds that cannot always be told apart: in `(NP the cat)` NP is a label, in `(the (black cat))`
-the first token is a word. A label touches its parenthesis; after `( ` comes a word, and so unlabelled nodes are
-written. For text of others, `read_brackets` goes by the case of the tokens that touch unless told.
+the first token is a word. A label touches its parenthesis; after `( ` comes a word, which is how unlabelled nodes are
+written here. For other text, `read_brackets` goes by the case of the tokens that touch, unless it is told.
 """
 
 import json
@@ -54,7 +54,7 @@ class Tree:
     """
 
     words: tuple[str, ...]
-    """At least one; none is empty or holds white space."""
+    """At least one; none is empty or holds whitespace."""
     nodes: tuple[Node, ...]
     """In preorder: by start, longest first, a unary chain from top to bottom; part-of-speech tags are nodes too."""
 
@@ -63,7 +63,7 @@ class Tree:
         object.__setattr__(self, "nodes", _in_preorder(self.nodes, len(self.words)))
         for i, word in enumerate(self.words):
             if not _WORD.fullmatch(word):
-                raise ValueError(f"word {i} is {word!r}: words are not empty and hold no white space")
+                raise ValueError(f"word {i} is {word!r}: words are not empty and hold no whitespace")
 
     @classmethod
     def from_spans(cls, words: Iterable[str], spans: Iterable[tuple[int, int] | tuple[int, int, str | None]]) -> "Tree":
@@ -86,7 +86,7 @@ class Tree:
 
     @classmethod
     def from_json(cls, text: str) -> "Tree":
-        """Return the tree of an object with `words` and `nodes`, or `words` and `spans`; other keys do not matter."""
+        """Return the tree of an object with `words` and `nodes` or `spans`; other keys do not matter."""
         try:
             record = json.loads(text)
             nodes = record["nodes"] if "nodes" in record else record["spans"]
@@ -224,22 +224,22 @@ def _in_preorder(nodes: Iterable[Node], n: int) -> tuple[Node, ...]:
     """Return the nodes sorted, with one over all n words; raise where they are not a tree."""
     if not n:
         raise ValueError("a tree needs at least one word")
-    found = [Node(index(i), index(j), label or None) for i, j, label in nodes]
-    found.sort(key=lambda node: (node.start, -node.end))
-    if n > 1 and (not found or found[0][:2] != (0, n)):
-        found.insert(0, Node(0, n))
+    ordered = [Node(index(i), index(j), label or None) for i, j, label in nodes]
+    ordered.sort(key=lambda node: (node.start, -node.end))
+    if n > 1 and (not ordered or ordered[0][:2] != (0, n)):
+        ordered.insert(0, Node(0, n))
     path: list[Node] = []
-    for node in found:
+    for node in ordered:
         if not 0 <= node.start < node.end <= n:
             raise ValueError(f"span {node[:2]} is not one of 0 <= start < end <= {n}, the number of words")
         if node.label and not _LABEL.fullmatch(node.label):
-            raise ValueError(f"label {node.label!r} holds white space or parentheses")
+            raise ValueError(f"label {node.label!r} holds whitespace or parentheses")
         while path and path[-1].end <= node.start:
             path.pop()
         if path and node.end > path[-1].end:
             raise ValueError(f"spans {path[-1][:2]} and {node[:2]} cross")
         path.append(node)
-    return tuple(found)
+    return tuple(ordered)
 
 
 def _looks_labelled(text: str) -> bool:

@@ -18,7 +18,8 @@ from onlstm.lm.model import LanguageModel
 from onlstm.paper.parsing.sentences import Reading
 from onlstm.parser import Parser
 from onlstm.trees import baselines as branching
-from onlstm.trees.decode import Decoder, tree_from_distances, vote
+from onlstm.trees.average import vote
+from onlstm.trees.decode import Decoder, tree_from_distances
 from onlstm.trees.f1 import ParseScore, Rule, score, tied
 from onlstm.trees.tree import Tree
 

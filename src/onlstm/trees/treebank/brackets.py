@@ -5,10 +5,11 @@ Files come with defects, and one broken tree must not cost the others: the reade
 
 import re
 from collections.abc import Iterator, Sequence
+from sys import intern
 
-from onlstm.trees.tree import Node, TreebankError
+from onlstm.trees.tree import TreebankError
 from onlstm.trees.treebank.profile import Profile
-from onlstm.trees.treebank.sentence import Defect, Leaf, Sentence, sentence
+from onlstm.trees.treebank.sentence import Bracket, Defect, Leaf, Sentence, build
 
 _TOKEN = re.compile(  # a leaf of one field, which most are; or "(" and label; or ")"; or a field
     r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|([^\s()]+)", re.ASCII
@@ -21,19 +22,19 @@ _UNDECODED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of by
 def read_text(text: str, profile: Profile, punctuation: bool = False) -> Iterator[Sentence | Defect]:
     """Yield what `text` holds: its comment lines, then the trees and defects in order.
 
-    In a text whose brackets do not balance, a tree starts at every "(" in the first column of a line, and those that
-    do not balance are the defects.
+    In a text whose brackets do not balance, a tree starts at every "(" in the first column of a line, and the trees
+    that do not balance are the defects.
 
     >>> from onlstm.trees.treebank import load_profile
-    >>> [found] = read_text("( (S (NP-SBJ (PRP We)) (VP (VBD slept)) (. .)) )", load_profile("ptb"))
-    >>> print(found.tree, *found.tags)
+    >>> [sentence] = read_text("( (S (NP-SBJ (PRP We)) (VP (VBD slept)) (. .)) )", load_profile("ptb"))
+    >>> print(sentence.tree, *sentence.tags)
     (S (NP We) (VP slept)) PRP VBD
     """
     for old, new in profile.replace:
         text = re.sub(old, new, text, flags=re.MULTILINE)
     comment = re.compile(rf"^(?:{'|'.join(map(re.escape, profile.comments)) or '(?!)'}).*", re.MULTILINE)
-    for found in comment.finditer(text):
-        yield Defect("comment", text.count("\n", 0, found.start()) + 1)
+    for match in comment.finditer(text):
+        yield Defect("comment", text.count("\n", 0, match.start()) + 1)
     text = comment.sub("", text)
     undecoded = bool(_UNDECODED.search(text))
     line, place = 1, 0
@@ -45,7 +46,12 @@ def read_text(text: str, profile: Profile, punctuation: bool = False) -> Iterato
         elif undecoded and _UNDECODED.search(piece):
             yield Defect(f"not {profile.encoding or 'UTF-8'}", line)
         elif piece.startswith("("):
-            yield _sentence(piece, line, profile, punctuation)
+            try:
+                leaves, brackets = _parse(piece, profile.fields)
+            except TreebankError as error:
+                yield Defect(str(error), line)
+            else:
+                yield build(leaves, brackets, line, profile, punctuation)
         else:
             for k, outside in enumerate(piece.split("\n")):
                 if outside and not outside.isspace():
@@ -83,17 +89,8 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
-def _sentence(piece: str, line: int, profile: Profile, punctuation: bool) -> Sentence | Defect:
-    """Return the sentence of one balanced bracket."""
-    try:
-        leaves, nodes = _parse(piece, profile.fields)
-    except TreebankError as error:
-        return Defect(str(error), line)
-    return sentence(leaves, nodes, line, profile, punctuation)
-
-
-def _parse(piece: str, names: Sequence[str]) -> tuple[list[Leaf], list[Node]]:
-    """Return the leaves of one balanced bracket and the nodes over them, in preorder."""
+def _parse(piece: str, names: Sequence[str]) -> tuple[tuple[Leaf, ...], tuple[Bracket, ...]]:
+    """Return the leaves of one balanced bracket and the brackets over them, in preorder."""
     leaves: list[Leaf] = []
     starts: list[int] = []  # of the nodes: their first leaves, ends and labels
     ends: list[int] = []
@@ -110,12 +107,12 @@ def _parse(piece: str, names: Sequence[str]) -> tuple[list[Leaf], list[Node]]:
         if fields and not leaf:
             raise TreebankError("word beside brackets")
         if tag and not word.isspace():
-            leaves.append((tag, word))
+            leaves.append((intern(tag), intern(word)))  # few are distinct: this halves a large treebank
         elif not closing and not tag:
             path.append(len(starts))
             starts.append(len(leaves))
             ends.append(0)
-            labels.append(label)
+            labels.append(intern(label))
         elif closing and not leaf:
             ends[path.pop()] = len(leaves)
         elif 0 < len(fields) <= most:
@@ -126,4 +123,4 @@ def _parse(piece: str, names: Sequence[str]) -> tuple[list[Leaf], list[Node]]:
             fields.clear()
         else:
             raise TreebankError("leaf of too many parts" if fields else "empty brackets")
-    return leaves, list(map(Node, starts, ends, labels))
+    return tuple(leaves), tuple(zip(starts, ends, labels, strict=True))

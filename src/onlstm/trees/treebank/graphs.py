@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from onlstm.trees.tree import Node, TreebankError
+from onlstm.trees.tree import TreebankError
 from onlstm.trees.treebank.profile import Profile, matcher
-from onlstm.trees.treebank.sentence import Defect, Leaf, Sentence, sentence
+from onlstm.trees.treebank.sentence import Bracket, Defect, Leaf, Sentence, build
 
 _CHUNK = 1 << 16
 
@@ -36,87 +36,78 @@ def read_xml(data: bytes | str, profile: Profile, punctuation: bool = False) -> 
     Bytes are in the encoding that they declare, which must be one of the few that expat knows.
     A file without sentences of the profile's format yields nothing: other XML often lies beside the trees.
     """
-    read = {"tiger-xml": _tiger, "alpino-xml": _alpino}[profile.format]
+    graphs = _tiger if profile.format == "tiger-xml" else _alpino
     try:
-        for graph in read(_events(data)):
+        for graph in graphs(_events(data)):
+            leaves = tuple(graph.leaves.values())
             try:
-                nodes = _nodes(graph, matcher(profile.heads))
+                brackets, gaps = _continuous(_nodes(graph, matcher(profile.heads)), leaves, profile)
             except TreebankError as error:
                 yield Defect(str(error), graph.line)
-                continue
-            leaves = list(graph.leaves.values())
-            brackets, gaps = _continuous(nodes, leaves, profile)
-            yield sentence(leaves, brackets, graph.line, profile, punctuation, gaps)
+            else:
+                yield build(leaves, brackets, graph.line, profile, punctuation, gaps)
     except expat.ExpatError as error:
         yield Defect(f"broken XML ({expat.errors.messages[error.code]})", error.lineno)
-    except TreebankError as error:
+    except (LookupError, ValueError) as error:  # an encoding that is unknown, or that expat cannot read
         yield Defect(f"broken XML ({error})", 1)
 
 
 def _events(data: bytes | str) -> Iterator[Event]:
-    """Yield the line, name and attributes of each element that starts, and of each that ends, None for attributes."""
+    """Yield the line, name and attributes of each element that starts, and of each that ends, with no attributes."""
     parser = expat.ParserCreate()
-    found: list[Event] = []
-    parser.StartElementHandler = lambda name, given: found.append((parser.CurrentLineNumber, name, given))
-    parser.EndElementHandler = lambda name: found.append((parser.CurrentLineNumber, name, None))
+    events: list[Event] = []
+    parser.StartElementHandler = lambda name, values: events.append((parser.CurrentLineNumber, name, values))
+    parser.EndElementHandler = lambda name: events.append((parser.CurrentLineNumber, name, None))
     for start in range(0, len(data) + 1, _CHUNK):
         broken = None
         try:
             parser.Parse(data[start : start + _CHUNK], start + _CHUNK > len(data))
         except expat.ExpatError as error:
             broken = error
-        except (LookupError, ValueError) as error:
-            raise TreebankError(str(error)) from None
-        yield from found
-        found.clear()
+        yield from events  # what comes before the break is good
+        events.clear()
         if broken:
             raise broken
 
 
 def _tiger(events: Iterator[Event]) -> Iterator[_Graph]:
     graph, node = _Graph(line=0), ""
-    for line, name, given in events:
-        if name == "s":
-            if given is not None:
-                graph = _Graph(line=line)
-            elif graph.leaves:
+    for line, name, values in events:
+        if values is None:
+            if name == "s" and graph.leaves:
                 yield graph
-        elif given is None:
-            continue
+        elif name == "s":
+            graph = _Graph(line=line)
         elif name == "t":
-            graph.leaves[given.get("id", "")] = (given.get("pos", ""), _word(given.get("word", "")))
+            graph.leaves[values.get("id", "")] = (values.get("pos", ""), _word(values.get("word", "")))
         elif name == "nt":
-            node = given.get("id", "")
-            graph.labels[node] = given.get("cat", "")
+            node = values.get("id", "")
+            graph.labels[node] = values.get("cat", "")
             graph.edges[node] = []
         elif name == "edge":
-            graph.edges.setdefault(node, []).append((given.get("idref", ""), given.get("label", "")))
+            graph.edges.setdefault(node, []).append((values.get("idref", ""), values.get("label", "")))
 
 
 def _alpino(events: Iterator[Event]) -> Iterator[_Graph]:
     graph, path, places = _Graph(line=0), [""], dict[str, int]()
-    for k, (line, name, given) in enumerate(events):
-        if name == "alpino_ds":
-            if given is not None:
-                graph, path, places = _Graph(line=line), [""], {}
-            elif graph.leaves:
-                graph.leaves = {node: graph.leaves[node] for node in sorted(graph.leaves, key=places.__getitem__)}
-                yield graph
-        elif name != "node":
-            continue
-        elif given is None:
+    for k, (line, name, values) in enumerate(events):
+        if name == "alpino_ds" and values is not None:
+            graph, path, places = _Graph(line=line), [""], {}
+        elif name == "alpino_ds" and graph.leaves:
+            graph.leaves = {node: graph.leaves[node] for node in sorted(graph.leaves, key=places.__getitem__)}
+            yield graph
+        elif name == "node" and values is None:
             path.pop()
-        else:
-            node = str(k)
-            begin = given.get("begin", "")
-            if "word" in given:
-                graph.leaves[node] = (given.get("pos", ""), _word(given["word"]))
+        elif name == "node" and values is not None:
+            node, begin = str(k), values.get("begin", "")
+            if "word" in values:
+                graph.leaves[node] = (values.get("pos", ""), _word(values["word"]))
                 places[node] = int(begin) if begin.isdecimal() else len(places)
-            elif "cat" in given:
-                graph.labels[node] = given["cat"]
+            elif "cat" in values:
+                graph.labels[node] = values["cat"]
                 graph.edges[node] = []
-            if ("word" in given or "cat" in given) and path[-1] in graph.edges:  # else an index: a secondary edge
-                graph.edges[path[-1]].append((node, given.get("rel", "")))
+            if ("word" in values or "cat" in values) and path[-1] in graph.edges:  # else an index: a secondary edge
+                graph.edges[path[-1]].append((node, values.get("rel", "")))
             path.append(node)
 
 
@@ -152,7 +143,7 @@ def _nodes(graph: _Graph, is_head: Callable[[str], object]) -> list[tuple[str, l
 
 def _continuous(
     nodes: Sequence[tuple[str, list[int], int]], leaves: Sequence[Leaf], profile: Profile
-) -> tuple[list[Node], int]:
+) -> tuple[tuple[Bracket, ...], int]:
     """Return brackets, by the profile's rule where a node has gaps, and how many had.
 
     Only words make gaps, for punctuation hangs anywhere: marks between a part's words are taken in, and of those at its
@@ -160,7 +151,7 @@ def _continuous(
     """
     words = [place for place, leaf in enumerate(leaves) if profile.role(*leaf) == "word"]
     ranks = {place: rank for rank, place in enumerate(words)}
-    brackets: list[Node] = []
+    brackets: list[Bracket] = []
     gaps = 0
     for label, places, head in nodes:
         parts: list[list[int]] = []
@@ -177,8 +168,8 @@ def _continuous(
                 spans = [(i, j) for i, j in spans if i <= head < j] or spans[:1]
             elif profile.discontinuous == "drop":
                 spans = []
-        brackets += [Node(i, j, label) for i, j in spans]
-    return brackets, gaps
+        brackets += [(i, j, label) for i, j in spans]
+    return tuple(brackets), gaps
 
 
 def _widened(start: int, end: int, marks: set[int]) -> tuple[int, int]:

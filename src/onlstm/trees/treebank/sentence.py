@@ -1,61 +1,65 @@
 """From the leaves and brackets of one annotated sentence to its gold tree: what every reader of a format ends in."""
 
-from collections.abc import Sequence
 from itertools import accumulate, compress
 from typing import NamedTuple
 
 from onlstm.trees.tree import Node, Tree
 from onlstm.trees.treebank.profile import Profile, matcher
 
-Leaf = tuple[str, str]  # tag and token
+Leaf = tuple[str, str]
+"""Tag and token."""
+Bracket = tuple[int, int, str]
+"""The leaves [start, end) and the label. Plain tuples: many are kept, and the garbage collector skips these."""
 
 
 class Sentence(NamedTuple):
-    """A gold tree without tags among its nodes, and what it was made of."""
+    """A sentence as its file has it, and the gold tree of it."""
 
-    tree: Tree | None
-    """None where no word is left."""
-    tags: tuple[str, ...]
-    """One per word."""
-    length: int
-    """In words, whether the tree holds more or not."""
+    leaves: tuple[Leaf, ...]
+    """All of them, nulls and markup too."""
+    brackets: tuple[Bracket, ...]
+    """Over the leaves, in preorder."""
     line: int
     """Where it starts."""
-    leaves: Sequence[Leaf]
-    """All there were."""
     gaps: int
     """How many nodes were discontinuous."""
+    tree: Tree | None
+    """Without tags among its nodes; None if no word is left."""
+    tags: tuple[str, ...]
+    """The part of speech of each word of the tree."""
+    length: int
+    """In words, with punctuation in the tree or without."""
 
 
 class Defect(NamedTuple):
-    """Something that is not a tree; the line it starts on."""
+    """Something that is not a tree, and the line it starts on."""
 
     what: str
     line: int
 
 
-def sentence(
-    leaves: Sequence[Leaf],
-    brackets: Sequence[Node],
+def build(
+    leaves: tuple[Leaf, ...],
+    brackets: tuple[Bracket, ...],
     line: int,
     profile: Profile,
     punctuation: bool,
     gaps: int = 0,
 ) -> Sentence | Defect:
-    """Return the sentence of leaves and the nodes over them, in preorder."""
+    """Return the sentence of leaves and the nodes over them, in preorder; its tree has punctuation if that is set."""
     roles = [profile.role(tag, token) for tag, token in leaves]
     if all(role == "markup" for role in roles):
         return Defect("markup only", line)
-    kept = ("word", "punctuation") if punctuation else ("word",)
-    keeps = [role in kept for role in roles]
-    before = [0, *accumulate(keeps)]  # how many leaves are kept before each
-    nodes = [Node(before[i], before[j], profile.cut(label or "")) for i, j, label in brackets if before[i] < before[j]]
-    if brackets and (not brackets[0].label or matcher(profile.roots)(brackets[0].label)):
+    text = ("word", "punctuation") if punctuation else ("word",)
+    chosen = [role in text for role in roles]
+    before = [0, *accumulate(chosen)]  # how many leaves before each are in the tree
+    nodes = [Node(before[i], before[j], profile.cut(label)) for i, j, label in brackets if before[i] < before[j]]
+    if brackets and (not brackets[0][2] or matcher(profile.roots)(brackets[0][2])):
         nodes = nodes[1:]
-    tags = tuple(tag for tag, _ in compress(leaves, keeps))
-    words = tuple(profile.spelled(token) for _, token in compress(leaves, keeps))
+    tags = tuple(tag for tag, _ in compress(leaves, chosen))
+    words = tuple(profile.spelled(token) for _, token in compress(leaves, chosen))
     try:
         tree = Tree(words=words, nodes=tuple(nodes)) if words else None
     except ValueError as error:
         return Defect(str(error), line)
-    return Sentence(tree, tags, roles.count("word"), line, leaves, gaps)
+    return Sentence(leaves, brackets, line, gaps, tree, tags, roles.count("word"))
