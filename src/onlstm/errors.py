@@ -18,7 +18,7 @@ def at_least(settings: object, prefix: str, **limits: float) -> None:
     """Raise a `UserError` for the first field of `settings` that is below its limit, or no number."""
     for name, limit in limits.items():
         value = getattr(settings, name)
-        if not value >= limit:
+        if not isinstance(value, int | float) or not value >= limit:
             raise UserError(f"{prefix}{name} {value}: at least {limit:g} is needed")
 
 

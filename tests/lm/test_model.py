@@ -240,8 +240,13 @@ def damaged(kind, folder):
     else:
         config = json.loads((folder / "config.json").read_text())
         changes = {"other size": {"embedding_size": 20}, "other cell": {"rnn": "gru"}, "odd": {"weight_dropout": "x"}}
+        changes["unknown"] = {"hidden_siz": 3}
         change = {key: {"model": config["model"] | value} for key, value in changes.items()}
-        change |= {"future": {"format_version": 9}, "no model": {"model": None}}
+        change |= {
+            "future": {"format_version": 9},
+            "no model": {"model": None},
+            "profile": {"tokenizer": {"profile": "ptb-en"}},
+        }
         (folder / "config.json").write_text(json.dumps(config | change[kind]))
 
 
@@ -259,8 +264,10 @@ def damaged(kind, folder):
         ("other words", "tokenizer.json: not the file"),
         ("other size", "does not fit config.json"),
         ("other cell", "config.json: model.rnn gru: one of onlstm, lstm is needed"),
-        ("odd", "config.json: model.weight_dropout x: a number is needed"),
-        ("no model", "config.json: model None: settings are needed"),
+        ("odd", "config.json: model.weight_dropout x: a number from 0 to less than 1 is needed"),
+        ("unknown", "config.json: model.hidden_siz: no such setting; did you mean model.hidden_size"),
+        ("profile", "tokenizer.json: not the file"),
+        ("no model", "config.json: not the settings of a language model"),
     ],
 )
 def test_a_damaged_folder_is_refused_in_one_line(tmp_path, kind, message):

@@ -1,9 +1,14 @@
 """The shape of a language model and its regularisers. No torch here: the command line reads its help from it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from onlstm.errors import UserError, at_least
+from onlstm.errors import UserError, at_least, nearest
+
+RNN = Literal["onlstm", "lstm"]
+Softmax = Literal["full", "bfloat16", "adaptive"]
+Scale = Literal["inverted", "original"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +17,7 @@ class LMConfig:
 
     vocab_size: int = 0
     """Words, `<unk>` and `<eos>` among them; a `LanguageModel` needs some."""
-    rnn: Literal["onlstm", "lstm"] = "onlstm"
+    rnn: RNN = "onlstm"
     """The layers; everything else is the same."""
     embedding_size: int = 400
     """Size of the input embeddings."""
@@ -24,7 +29,7 @@ class LMConfig:
     """Neurons that share an entry of the master gates; not for `rnn: lstm`."""
     tied: bool = True
     """Input and output embeddings are the same."""
-    softmax: Literal["full", "bfloat16", "adaptive"] = "full"
+    softmax: Softmax = "full"
     """`bfloat16`: full, but training rounds factors to save time; `adaptive`: for large vocabularies, never tied."""
     mos: int = 0
     """Mix so many softmaxes (the table's AWD-LSTM-MoS has 15); 0: a plain one."""
@@ -44,7 +49,7 @@ class LMConfig:
     """Dropout of the contexts of a mixture of softmaxes."""
     weight_dropout: float = 0.45
     """Drop-connect on the recurrent weights."""
-    weight_dropout_scale: Literal["inverted", "original"] = "original"
+    weight_dropout_scale: Scale = "original"
     """`original`: evaluation scales the weights down; `inverted`: training scales them up."""
     parse_layer: int = 0
     """The layer, from 1, that trees are made of unless another is asked for; 0: the middle one."""
@@ -53,17 +58,20 @@ class LMConfig:
         if not isinstance(self.hidden_size, int):
             object.__setattr__(self, "hidden_size", tuple(self.hidden_size))
             object.__setattr__(self, "num_layers", len(self.sizes))
+        for name, kind in {"rnn": RNN, "softmax": Softmax, "weight_dropout_scale": Scale}.items():
+            if getattr(self, name) not in get_args(kind):
+                raise UserError(f"model.{name} {getattr(self, name)}: one of {', '.join(get_args(kind))} is needed")
         at_least(self, "model.", vocab_size=0, embedding_size=1, num_layers=1, chunk_size=1, mos=0, init_range=0)
+        for name in (name for name in self.__dataclass_fields__ if "dropout" in name and not name.endswith("scale")):
+            p = getattr(self, name)
+            if not isinstance(p, int | float) or not 0 <= p < 1:
+                raise UserError(f"model.{name} {p}: a number from 0 to less than 1 is needed")
         if not 0 <= self.parse_layer <= self.num_layers:
             raise UserError(
                 f"model.parse_layer {self.parse_layer}: the layers are 1 to {self.num_layers}; 0: the middle"
             )
         if min(self.sizes) < 1:
             raise UserError(f"model.hidden_size {self.hidden_size}: every layer needs at least 1 neuron")
-        for name in (n for n in self.__dataclass_fields__ if "dropout" in n and not n.endswith("scale")):
-            p = getattr(self, name)
-            if not 0 <= p < 1:
-                raise UserError(f"model.{name} {p}: a number from 0 to less than 1 is needed")
         if self.rnn == "onlstm":
             _check_chunk(self.sizes, self.chunk_size)
         if self.softmax == "adaptive" and (self.tied or self.mos):
@@ -75,6 +83,19 @@ class LMConfig:
                 f"model.tied: the last layer has {self.sizes[-1]} neurons, the embedding {self.embedding_size}; "
                 "make them equal, or say tied: false"
             )
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "LMConfig":
+        """Return the configuration of plain data, such as the `model` of config.json."""
+        try:
+            for name in settings:
+                if name not in cls.__dataclass_fields__:
+                    raise UserError(
+                        f"model.{name}: no such setting; {nearest(name, cls.__dataclass_fields__, 'model.')}"
+                    )
+            return cls(**settings)
+        except TypeError as error:
+            raise UserError(f"not the settings of a language model: {error}") from None
 
     @property
     def sizes(self) -> tuple[int, ...]:

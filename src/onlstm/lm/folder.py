@@ -6,6 +6,7 @@ each file can be replaced alone and damage is still found. Nothing is ever unpic
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.models import locate, names
-from onlstm.settings import build
 from onlstm.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
@@ -37,14 +37,15 @@ def save_description(model: LanguageModel, folder: Path, **facts: str) -> None:
     """Write everything but the weights."""
     folder.mkdir(parents=True, exist_ok=True)
     model.tokenizer.save(folder / TOKENIZER)
-    described = {
+    description = {
         "format_version": FORMAT_VERSION,
         "onlstm_version": __version__,
         "model": asdict(model.config),
+        "tokenizer": {"profile": model.tokenizer.profile, "punctuation": model.tokenizer.punctuation},
         "tokenizer_sha256": _sha256(folder / TOKENIZER),
         **facts,
     }
-    files.write(folder / CONFIG, json.dumps(described, indent=1) + "\n")
+    files.write(folder / CONFIG, json.dumps(description, indent=1) + "\n")
 
 
 def save_weights(model: LanguageModel, folder: Path, *, half: bool = False) -> None:
@@ -62,31 +63,35 @@ def load_model(folder: Path) -> LanguageModel:
     Weights in half precision are read into float32.
     """
     folder = locate(folder)
-    described = read_config(folder)
+    description = read_config(folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    if _sha256(folder / TOKENIZER) != described.get("tokenizer_sha256"):
+    rules = {"profile": tokenizer.profile, "punctuation": tokenizer.punctuation}
+    same_file = _sha256(folder / TOKENIZER) == description.get("tokenizer_sha256")
+    if not same_file or description.get("tokenizer", rules) != rules:  # the first folders do not name the profile
         raise UserError(f"{folder / TOKENIZER}: not the file this model was saved with; copy the whole folder again")
     try:
-        config = build(LMConfig, described.get("model"), "model")
+        config = LMConfig.of(description.get("model", {}))
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
     if len(tokenizer) != config.vocab_size:
         raise UserError(f"{folder / TOKENIZER}: {len(tokenizer)} words, but the model has {config.vocab_size}")
-    model = LanguageModel(config, tokenizer)
     tensors = _read_weights(folder / WEIGHTS)
     if config.tied and "embedding.weight" in tensors:
         tensors["decoder.weight"] = tensors["embedding.weight"]
     try:
-        dtype = next(iter(tensors.values())).dtype
-        model.to(dtype if dtype == torch.float64 else torch.float32).load_state_dict(tensors)
-    except (RuntimeError, StopIteration) as error:
+        with torch.device("meta"):  # takes no memory before the sizes are known to be those of the weights
+            model = LanguageModel(config, tokenizer)
+        model.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:
         first = next(iter(str(error).splitlines()[1:]), str(error)).strip()
         raise UserError(f"{folder / WEIGHTS}: does not fit {CONFIG}: {first}") from None
+    if config.tied:
+        model.decoder.weight = model.embedding.weight
     return model.eval()
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return what config.json says, or a `UserError` that tells what the folder is instead."""
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """Return the content of config.json; raise a `UserError` that tells what the folder is instead."""
     path = folder / CONFIG
     if not folder.exists():
         raise UserError(f"{folder}: no such model folder; by name there is {', '.join(names())}")
@@ -96,13 +101,13 @@ def read_config(folder: Path) -> dict[str, Any]:
         there = ", ".join(sorted(item.name for item in folder.iterdir())[:5]) or "nothing"
         raise UserError(f"{folder}: not a model folder: no {CONFIG} (there is {there})")
     try:
-        described = json.loads(path.read_text())
-        version = described["format_version"]
+        description: Mapping[str, Any] = json.loads(path.read_text())
+        version = description["format_version"]
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path}: damaged, or not written by onlstm") from None
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: format {version}; this onlstm reads {FORMAT_VERSION}: install a version that fits")
-    return dict(described)
+    return description
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -110,13 +115,14 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: missing; the folder has no weights (was training cut off before its first epoch?)")
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             digest = (file.metadata() or {}).get("sha256")
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path}: truncated or not a safetensors file ({error}); copy it again") from None
     if digest != _digest(tensors):
         raise UserError(f"{path}: damaged: its SHA-256 is not the one it was saved with; copy it again")
-    return tensors
+    kinds = {name: torch.promote_types(value.dtype, torch.float32) for name, value in tensors.items()}
+    return {name: value.to(kinds[name], copy=True) for name, value in tensors.items()}  # the file's are not aligned
 
 
 def _sha256(path: Path) -> str:
@@ -125,9 +131,9 @@ def _sha256(path: Path) -> str:
 
 def _digest(tensors: dict[str, Tensor]) -> str:
     """Return the SHA-256 of names, types, shapes and bytes, in order of names."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(tensors):
         value = tensors[name]
-        found.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        found.update(value.contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

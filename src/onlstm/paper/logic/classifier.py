@@ -143,7 +143,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     """Return what config.json says of a run."""
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run of `onlstm logic`: no {CONFIG} there")
-    described = read_config(folder)
+    described = dict(read_config(folder))
     if described.get("kind") != "logic":
         raise UserError(f"{folder}: a run of another command, not of `onlstm logic`")
     return described
