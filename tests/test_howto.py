@@ -57,7 +57,8 @@ def test_distances(tmp_path):
     page = run_page("howto/distances.md", tmp_path)
     assert page.names["output"].distances.forget.shape == (3, 5, 1)
     assert page.names["output"].logits.shape == (5, 1, 12_000)
-    assert page.names["gates"].forget.shape == (1, 5, 1, 50)
+    assert page.names["batch"].distances.forget.shape == (3, 4, 1)
+    assert page.names["batch"].master_gates[1].forget.shape == (4, 1, 50)
     assert '"distances"' in page.output("parse")
     assert "<svg" in (tmp_path / "tree.svg").read_text()
 
