@@ -14,6 +14,7 @@ from onlstm import LanguageModel
 from onlstm.errors import UserError
 from onlstm.paper.demo import run as demo
 from onlstm.paper.demo.grammar import Grammar
+from onlstm.paper.demo.page import Headline
 from onlstm.trees.f1 import score
 
 TINY = """
@@ -37,12 +38,13 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ran(tiny, tmp_path_factory):
     said = []
-    request = demo.Request(grammar=tiny, seed=1, minutes=0.03, out=tmp_path_factory.mktemp("out") / "new" / "demo")
-    return demo.run(request, said.append), said, request.out
+    out = tmp_path_factory.mktemp("out") / "new" / "demo"
+    result, table = demo.run(tiny, seed=1, minutes=0.03, out=out, say=said.append)
+    return result, table, said, out
 
 
 def test_every_system_is_scored_on_the_same_sentences(ran):
-    found, _, _ = ran
+    found, table, _, _ = ran
     ways = {(row.system, row.layer, row.decoder) for row in found.rows}
     models = {
         (system, layer, decoder)
@@ -55,11 +57,12 @@ def test_every_system_is_scored_on_the_same_sentences(ran):
     f1 = {row.system: row.f1 for row in found.rows}
     assert found.best_trivial == max(f1[name] for name in ("left", "right", "balanced", "random"))
     assert f1["oracle"] == max(row.f1 for row in found.rows)
-    assert found.headline.f1 == found.to_json()["headline"]["f1"]
+    assert found.headline == Headline(layer=1, decoder="paper", f1=found.rows[0].f1)
+    assert [float(row[3]) for row in table.rows] == [round(row.f1, 1) for row in found.rows]
 
 
 def test_trees_appear_after_each_pass(ran):
-    _, said, _ = ran
+    _, _, said, _ = ran
     (gold,) = [line for line in said if "gold" in line]
     shown = [line for line in said if re.match(r"F1 +[\d.]+  \( ", line)]
     assert shown
@@ -69,7 +72,7 @@ def test_trees_appear_after_each_pass(ran):
 
 
 def test_the_report_stands_alone_and_the_model_parses(ran):
-    found, _, out = ran
+    found, _, _, out = ran
     page = (out / "report.html").read_text("utf-8")
     assert page.count("<svg") >= 2 + 2 * 8
     assert f"F1 {found.headline.f1:.1f} (rule on-lstm)" in page
@@ -97,14 +100,14 @@ def test_too_few_sentences_are_told():
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])
 def test_minutes_are_above_0(minutes, tmp_path):
-    with pytest.raises(UserError, match=r"--minutes .*: a number above 0"):
-        demo.run(demo.Request(minutes=minutes, out=tmp_path))
+    with pytest.raises(UserError, match=r"minutes .*: a number above 0"):
+        demo.run(minutes=minutes, out=tmp_path)
 
 
 def test_out_is_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--out .*file: File exists"):
-        demo.run(demo.Request(minutes=0.01, out=tmp_path / "file"))
+    with pytest.raises(UserError, match=r"file: File exists"):
+        demo.run(minutes=0.01, out=tmp_path / "file")
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc for the child")
@@ -124,12 +127,13 @@ def test_the_lstms_process_never_outlives_the_demo(number, tiny, tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while "epoch" not in process.stdout.readline():  # both are at work
             assert process.poll() is None
-        (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        children = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        (child,) = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         os.kill(process.pid, number)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert errors in ("", "onlstm: interrupted\n")
     ends = time.monotonic() + 30
-    while Path(f"/proc/{child}/cmdline").exists() and b"_in_process" in Path(f"/proc/{child}/cmdline").read_bytes():
+    while Path(f"/proc/{child}/cmdline").exists() and b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
         assert time.monotonic() < ends
         time.sleep(0.1)

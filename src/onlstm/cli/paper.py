@@ -33,16 +33,13 @@ def demo(
     started = time.perf_counter()
     set_threads(1)  # the LSTM beside it has the other core
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
-        request = task.Request(grammar=grammar, seed=seed, minutes=minutes, out=out)
-        result = task.run(request, progress.say, [epochs_shown(progress)])
+        shown = [epochs_shown(progress)]
+        result, table = task.run(grammar, seed=seed, minutes=minutes, out=out, say=progress.say, listeners=shown)
     if json:
-        emit("demo", started, seed, result.to_json())
+        emit("demo", started, seed, result)
         return
-    print()
-    for name, *cells in result.table():
-        print(f"{name:20}" + "".join(f"{cell:>10}" for cell in cells))
-    print(f"\n{result.summary()}")
-    print(f'Trees, gates and curves: {result.report}. More trees: onlstm parse {result.model} "…"')
+    print(f"\n{table.text()}\n\n{result}")
+    print(f'Trees, gates and curves: {result.report}. More trees: onlstm parse {out / "model"} "…"')
 
 
 @app.command

@@ -15,9 +15,9 @@ Nothing here imports another part of the package but its error: a tree is anythi
 
 from onlstm.draw.chart import Line, curve
 from onlstm.draw.diagram import Diagram, f1
-from onlstm.draw.html import html, page, pair
+from onlstm.draw.html import html, page, sections
 from onlstm.draw.latex import latex
 from onlstm.draw.svg import svg
 from onlstm.draw.terminal import text
 
-__all__ = ["Diagram", "Line", "curve", "f1", "html", "latex", "page", "pair", "svg", "text"]
+__all__ = ["Diagram", "Line", "curve", "f1", "html", "latex", "page", "sections", "svg", "text"]

@@ -11,6 +11,7 @@ from onlstm.draw.svg import GREY, document
 _COLOURS = ("#0369a1", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be185d", "#475569")
 _DASHES = ("none", "7 3", "2 3", "9 3 2 3")
 _WIDTH, _HEIGHT, _TEXT = 760, 420, 12
+_LEFT, _TOP, _BOTTOM = 58, 12, 374
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,75 +44,70 @@ def curve(
     2
     """
     places = list(x or range(1, 1 + max((len(line.values) for line in lines), default=0)))
-    values = [value for line in lines for value in (*line.values, *(end for pair in line.band for end in pair))]
-    ticks = _ticks(*_ends(values), 5)
-    legend = _WIDTH - 58 - max((ems(line.name) for line in lines), default=0) * _TEXT
-    across = _Axis(*_ends([*places, *([marker[0]] if marker else [])]), 58, legend - 12)
-    up = _Axis(ticks[0], ticks[-1], _HEIGHT - 46, 12)
-    body = _frame(across, up, places[:: 1 + len(places) // 15], ticks, x_label, y_label)
-    looks: dict[str, int] = {}
+    chart = _Chart(lines, places, [marker[0]] if marker else [])
+    body, looks = chart.axes(x_label, y_label), dict[str, int]()
     for k, line in enumerate(lines):
         look = looks.setdefault(line.like or line.name, len(looks))
         colour, dashes = _COLOURS[look % len(_COLOURS)], _DASHES[look % len(_DASHES)]
         stroke = f'stroke="{colour}" stroke-width="{2.5 if line.like is None else 1}" stroke-dasharray="{dashes}"'
-        body += _shade(across, up, places, line, colour) + _path(across, up, places, line, stroke)
         sample = f'<line x2="26" {stroke}/><text x="34" dy=".35em" font-size="{_TEXT}">{xml(line.name)}</text>'
-        body += f'<g transform="translate({legend:.1f} {20 + 18 * k})">{sample}</g>'
-    body += _marker(across, up, *marker) if marker else ""
-    return document(_WIDTH, _HEIGHT, ", ".join(line.name for line in lines), body)
+        body += chart.shade(line, colour) + chart.path(line, stroke)
+        body += f'<g transform="translate({chart.right + 12:.1f} {_TOP + 8 + 18 * k})">{sample}</g>'
+    return document(
+        _WIDTH, _HEIGHT, ", ".join(line.name for line in lines), body + (chart.marker(*marker) if marker else "")
+    )
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """From values to coordinates."""
+class _Chart:
+    """The axes, and what is drawn between them."""
 
-    low: float
-    high: float
-    start: float
-    end: float
+    def __init__(self, lines: Sequence[Line], places: Sequence[float], more: Sequence[float]) -> None:
+        values = [value for line in lines for value in (*line.values, *(end for pair in line.band for end in pair))]
+        self.places, self.ticks = places, _ticks(*_ends(values), 5)
+        self.first, self.last = _ends([*places, *more])
+        self.right = _WIDTH - 70 - max((ems(line.name) for line in lines), default=0) * _TEXT
 
-    def at(self, value: float) -> str:
-        share = (value - self.low) / (self.high - self.low)
-        return f"{self.start + share * (self.end - self.start):.1f}"
+    def x(self, value: float) -> str:
+        return f"{_LEFT + (value - self.first) / (self.last - self.first) * (self.right - _LEFT):.1f}"
 
+    def y(self, value: float) -> str:
+        low, high = self.ticks[0], self.ticks[-1]
+        return f"{_BOTTOM - (value - low) / (high - low) * (_BOTTOM - _TOP):.1f}"
 
-def _frame(
-    across: _Axis, up: _Axis, x_ticks: Iterable[float], y_ticks: Iterable[float], x_label: str, y_label: str
-) -> str:
-    """Return the grid and what is written at the axes."""
-    texts = [f'<text x="{across.at(tick)}" y="{up.start + 18}">{tick:.6g}</text>' for tick in x_ticks]
-    for tick in y_ticks:
-        y, left = up.at(tick), across.start
-        texts.append(f'<line stroke="#e2e8f0" x1="{left}" x2="{across.end:.1f}" y1="{y}" y2="{y}"/>')
-        texts.append(f'<text x="{left - 8}" y="{y}" dy=".35em" text-anchor="end">{tick:.6g}</text>')
-    texts.append(f'<text x="{(across.start + across.end) / 2:.1f}" y="{up.start + 36}">{xml(x_label)}</text>')
-    turned = f"translate(14 {(up.start + up.end) / 2:.1f}) rotate(-90)"
-    texts.append(f'<text transform="{turned}">{xml(y_label)}</text>')
-    return f'<g font-size="{_TEXT}" fill="{GREY}" text-anchor="middle">{"".join(texts)}</g>'
+    def points(self, pairs: Iterable[tuple[float, float]]) -> list[str]:
+        return [f"{self.x(place)} {self.y(value)}" for place, value in pairs]
 
+    def axes(self, x_label: str, y_label: str) -> str:
+        """Return the grid and what is written at the axes."""
+        shown = self.places[:: 1 + len(self.places) // 15]
+        texts = [f'<text x="{self.x(tick)}" y="{_BOTTOM + 18}">{tick:.6g}</text>' for tick in shown]
+        for tick in self.ticks:
+            y = self.y(tick)
+            texts.append(f'<line stroke="#e2e8f0" x1="{_LEFT}" x2="{self.right:.1f}" y1="{y}" y2="{y}"/>')
+            texts.append(f'<text x="{_LEFT - 8}" y="{y}" dy=".35em" text-anchor="end">{tick:.6g}</text>')
+        texts.append(f'<text x="{(_LEFT + self.right) / 2:.1f}" y="{_BOTTOM + 36}">{xml(x_label)}</text>')
+        texts.append(f'<text transform="translate(14 {(_TOP + _BOTTOM) / 2}) rotate(-90)">{xml(y_label)}</text>')
+        return f'<g font-size="{_TEXT}" fill="{GREY}" text-anchor="middle">{"".join(texts)}</g>'
 
-def _shade(across: _Axis, up: _Axis, places: Sequence[float], line: Line, colour: str) -> str:
-    ends = [(place, *pair) for place, pair in zip(places, line.band, strict=False) if all(map(math.isfinite, pair))]
-    points = [f"{across.at(place)} {up.at(high)}" for place, _, high in ends]
-    points += [f"{across.at(place)} {up.at(low)}" for place, low, _ in reversed(ends)]
-    return f'<polygon fill="{colour}" fill-opacity=".15" points="{" ".join(points)}"/>' if points else ""
+    def shade(self, line: Line, colour: str) -> str:
+        ends = [(x, *pair) for x, pair in zip(self.places, line.band, strict=False) if all(map(math.isfinite, pair))]
+        points = self.points((x, high) for x, _, high in ends) + self.points((x, low) for x, low, _ in reversed(ends))
+        return f'<polygon fill="{colour}" fill-opacity=".15" points="{" ".join(points)}"/>' if points else ""
 
+    def path(self, line: Line, stroke: str) -> str:
+        path = ""
+        for finite, run in groupby(
+            zip(self.places, line.values, strict=False), key=lambda pair: math.isfinite(pair[1])
+        ):
+            if finite:
+                points = self.points(run)
+                path += "M" + "L".join(points[:1] + points)  # a lone point becomes a dot, by its round cap
+        return f'<path fill="none" stroke-linecap="round" stroke-linejoin="round" {stroke} d="{path}"/>'
 
-def _path(across: _Axis, up: _Axis, places: Sequence[float], line: Line, stroke: str) -> str:
-    path = ""
-    for finite, run in groupby(zip(places, line.values, strict=False), key=lambda point: math.isfinite(point[1])):
-        if finite:
-            points = [f"{across.at(place)} {up.at(value)}" for place, value in run]
-            path += "M" + "L".join(points[:1] + points)  # a lone point becomes a dot, by its round cap
-    return f'<path fill="none" stroke-linecap="round" stroke-linejoin="round" {stroke} d="{path}"/>'
-
-
-def _marker(across: _Axis, up: _Axis, place: float, text: str) -> str:
-    x = across.at(place)
-    side, shift = ("end", -6) if float(x) > (across.start + across.end) / 2 else ("start", 6)
-    line = f'<line stroke="{GREY}" stroke-dasharray="4 4" x1="{x}" x2="{x}" y1="{up.start}" y2="{up.end}"/>'
-    style = f'text-anchor="{side}" font-size="{_TEXT}" fill="{GREY}"'
-    return f'{line}<text x="{x}" dx="{shift}" y="{up.start - 8}" {style}>{xml(text)}</text>'
+    def marker(self, place: float, text: str) -> str:
+        x = self.x(place)
+        line = f'<line stroke="{GREY}" stroke-dasharray="4 4" x1="{x}" x2="{x}" y1="{_BOTTOM}" y2="{_TOP}"/>'
+        return f'{line}<text x="{x}" dx="6" y="{_BOTTOM - 8}" font-size="{_TEXT}" fill="{GREY}">{xml(text)}</text>'
 
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:

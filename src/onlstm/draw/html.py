@@ -12,8 +12,8 @@ h1 {{ font-size: 1.5rem; line-height: 1.2; margin: 0 0 1rem; }}
 h2 {{ font-size: 1rem; font-weight: 600; margin: 0 0 .5rem; overflow-wrap: anywhere; }} h2:empty {{ display: none; }}
 section {{ background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 1rem; margin: 0 0 1rem; }}
 .pair {{ display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: flex-start; }}
-.scroll {{ overflow-x: auto; }}
-svg {{ display: block; height: auto; max-width: 100%; }} .scroll svg {{ width: 100%; }}
+.scroll {{ overflow-x: auto; }} .scroll svg {{ width: 100%; }}
+svg {{ display: block; height: auto; max-width: 100%; }} .pair > svg {{ flex: 1 1 28rem; }}
 table {{ border-collapse: collapse; }} td, th {{ padding: .15rem .7rem; text-align: left; }}
 .grey {{ color: {GREY}; font-size: .9rem; margin: .2rem 0; }}
 @media (max-width: 40rem) {{ body, section {{ padding: .6rem; }} }}
@@ -38,22 +38,22 @@ def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
 
 def html(diagrams: Drawable, *, title: str = "Trees") -> str:
     """Return a page with a section for each sentence: its tree, the gold tree beside it, F1, distances and gates."""
-    rows = listed(diagrams)
-    sections = [(f"{k}. {diagram.name}", pair(diagram)) for k, diagram in enumerate(rows, 1)]
-    legend = "".join(f'<p class="grey">{line}</p>' for line in _legend(rows))
-    return page(title, [("", legend), *sections] if legend else sections)
+    return page(title, sections(listed(diagrams)))
 
 
-def pair(diagram: Diagram) -> str:
-    """Return the HTML of one sentence, for a section of a `page`: both trees side by side, or below each other."""
-    parts = []
-    for panel in panels(diagram):
-        picture = document(panel.width, panel.height, f"{panel.name} {diagram.name}".strip(), panel.body())
-        least = f"{0.65 * panel.width:.1f}"  # smaller than that, it scrolls
-        picture = picture.replace("<svg ", f'<svg style="min-width:{least}px" ', 1)
-        style = f"flex:1 1 {least}px;max-width:min(100%,{panel.width:.1f}px)"
-        parts.append(f'<div class="scroll" tabindex="0" style="{style}">{picture}</div>')
-    return f'<div class="pair">{"".join(parts)}</div>'
+def sections(diagrams: Sequence[Diagram]) -> Iterator[tuple[str, str]]:
+    """Yield sections for a `page`: a legend, then the trees of each sentence, side by side or below each other."""
+    if legend := "".join(f'<p class="grey">{line}</p>' for line in _legend(diagrams)):
+        yield "", legend
+    for k, diagram in enumerate(diagrams, 1):
+        parts = []
+        for panel in panels(diagram):
+            picture = document(panel.width, panel.height, f"{panel.name} {diagram.name}".strip(), panel.body())
+            least = f"{0.65 * panel.width:.1f}"  # smaller than that, it scrolls
+            picture = picture.replace("<svg ", f'<svg style="min-width:{least}px" ', 1)
+            style = f"flex:1 1 {least}px;max-width:min(100%,{panel.width:.1f}px)"
+            parts.append(f'<div class="scroll" tabindex="0" style="{style}">{picture}</div>')
+        yield f"{k}. {diagram.name}", f'<div class="pair">{"".join(parts)}</div>'
 
 
 def _legend(diagrams: Sequence[Diagram]) -> Iterator[str]:

@@ -6,8 +6,8 @@ mirrored for scripts that run from right to left. Colours are attributes and the
 looks the same alone, inside a page and in a dark notebook.
 """
 
-from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from onlstm.draw.diagram import Diagram, Drawable, Spans, ems, f1, fold, listed, right_to_left, xml
 
@@ -66,39 +66,17 @@ def panels(diagram: Diagram) -> "list[Panel]":
     return [left, right]
 
 
-class _Branch(NamedTuple):
-    """A node in its place, along the words and in levels above them, and the places of its children."""
-
-    node: "Node"
-    a: float
-    level: int
-    children: list[tuple[float, int]]
-
-
-def _branches(tree: "Tree", middles: list[float]) -> list[_Branch]:
-    """Return each node over the middle of its children, one level above the highest of them."""
-    branches = []
-
-    def place(node: "Node", children: list[tuple[float, int]]) -> tuple[float, int]:
-        a, level = (children[0][0] + children[-1][0]) / 2, 1 + max(level for _, level in children)
-        branches.append(_Branch(node, a, level, children))
-        return a, level
-
-    fold(tree, lambda i: (middles[i], 0), place)
-    return branches
-
-
 class Panel:
     """One tree and what belongs to it: the size of the picture, and the drawing of each part."""
 
     def __init__(self, diagram: Diagram, down: bool) -> None:
-        self.words, self.distances, self.gates = diagram.tree.words, diagram.distances, diagram.gates
+        self.tree, self.words = diagram.tree, diagram.tree.words
+        self.distances, self.gates = diagram.distances, diagram.gates
         self.down, self.rtl = down, right_to_left(self.words)
         self.edges = [0.0, *accumulate([21.0] * len(self.words) if down else _slots(diagram.tree))]
         self.middles = [(a + b) / 2 for a, b in pairwise(self.edges)]
-        self.branches = _branches(diagram.tree, self.middles)
-        height = max((branch.level for branch in self.branches), default=0)
-        label = max((ems(branch.node.label or "") for branch in self.branches), default=0)
+        height = fold(self.tree, lambda i: 0, lambda node, levels: 1 + max(levels))
+        label = max((ems(node.label or "") for node in self.tree.nodes), default=0)
         least = (label * _LABEL + 12 if down else 19) if label else 7
         self.step = max(least, min(30.0, 420 / max(1, height)))
         self.depth = height * self.step  # of the words; below them come the bars, and then the heat map
@@ -138,18 +116,26 @@ class Panel:
 
     def _tree(self) -> str:
         """Return the lines, a path for the brackets of either kind, and the labels."""
-        lines, labels = {False: "", True: ""}, ""
-        for node, a, level, children in self.branches:
-            d, marked = self.depth - level * self.step, node[:2] in self.marked
-            lines[marked] += _fork(d, [(a, self.depth - k * self.step + 3 * (k == 0)) for a, k in children], self.step)
-            if node.label:
-                labels += self._text(a, d, node.label, f' fill="{self.colour}" font-weight="700"' if marked else "")
-        plain = f'<g stroke="{INK}" stroke-width="1.2"><path d="{lines[False]}"/></g>'
-        dashed = f'<g stroke="{self.colour}" stroke-width="1.7"><path stroke-dasharray="5 3" d="{lines[True]}"/></g>'
+        plain, dashed, labels = list[str](), list[str](), list[str]()
+
+        def draw(node: "Node", children: list[tuple[float, float]]) -> tuple[float, float]:
+            a, d = (children[0][0] + children[-1][0]) / 2, min(d for _, d in children) - self.step
+            marked = node[:2] in self.marked
+            ends = [(a, below + 3 * (below == self.depth)) for a, below in children]
+            (dashed if marked else plain).append(_fork(d, ends, self.step))
+            style = f' fill="{self.colour}" font-weight="700"' if marked else ""
+            labels.append(self._text(a, d, node.label, style) if node.label else "")
+            return a, d
+
+        fold(self.tree, lambda i: (self.middles[i], self.depth), draw)
+        lines = f'<g stroke="{INK}" stroke-width="1.2"><path d="{"".join(plain)}"/></g>'
+        if dashed:
+            path = f'<path stroke-dasharray="5 3" d="{"".join(dashed)}"/>'
+            lines += f'<g stroke="{self.colour}" stroke-width="1.7">{path}</g>'
         halo = 'stroke="#fff" stroke-width="5" stroke-linejoin="round" paint-order="stroke"'
         return (
-            self._shapes('fill="none"', plain + (dashed if lines[True] else ""))
-            + f'<g font-size="{_LABEL}" fill="{GREY}" text-anchor="middle" {halo}>{labels}</g>'
+            self._shapes('fill="none"', lines)
+            + f'<g font-size="{_LABEL}" fill="{GREY}" text-anchor="middle" {halo}>{"".join(labels)}</g>'
         )
 
     def _words(self) -> str:
@@ -175,21 +161,18 @@ class Panel:
         return self._shapes(f'fill="{BAR}"', bars) + values + self._caption("distance", self.bars, 20)
 
     def _heat(self) -> str:
-        """Return the heat map: one path per shade, in which equal neighbours are one box."""
+        """Return the heat map, one path per shade."""
         if not self.gates:
             return ""
-        bottom = self.end - 4
-        size = (bottom - self.heat) / len(self.gates)
+        size, bottom = (self.end - 4 - self.heat) / len(self.gates), self.end - 4
         shades = [""] * (_SHADES + 1)
-        for (left, right), column in zip(pairwise(self.edges), zip(*self.gates, strict=True), strict=True):
-            first = 0
-            for shade, run in groupby(round(_SHADES * min(1.0, max(0.0, value))) for value in column):
-                last = first + len(list(run))
-                shades[shade] += _box(left + 1, bottom - first * size, right - 1, bottom - last * size)
-                first = last
+        for m, row in enumerate(self.gates):
+            for value, (left, right) in zip(row, pairwise(self.edges), strict=True):
+                box = _box(left + 1, bottom - m * size, right - 1, bottom - (m + 1) * size)
+                shades[round(_SHADES * min(1.0, max(0.0, value)))] += box
         paths = (f'<path fill-opacity="{0.06 + 0.94 * k / _SHADES:.2f}" d="{d}"/>' for k, d in enumerate(shades) if d)
-        caption = self._caption("master gate", self.heat, (bottom - self.heat) / 2)
-        return self._shapes('fill="#2b5c94" shape-rendering="crispEdges"', "".join(paths)) + caption
+        shapes = self._shapes('fill="#2b5c94" shape-rendering="crispEdges"', "".join(paths))
+        return shapes + self._caption("master gate", self.heat, (bottom - self.heat) / 2)
 
     def _caption(self, text: str, d: float, middle: float) -> str:
         side = "start" if self.down != self.rtl else "end"

@@ -1,7 +1,7 @@
 """Grammars that write sentences with their trees: context-free, with weights and features, in plain text.
 
-`english.txt`, the default of `onlstm demo`, begins with the notation. No alternative is empty and no symbol comes back
-to itself alone, so a derivation that goes on makes the sentence longer: every draw ends, with a tree or past the limit.
+`english.txt`, the default of `onlstm demo`, begins with the notation. Every symbol can end in words, so every draw
+ends: with a tree, or past the limit on its length.
 """
 
 import math
@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from itertools import product
 from pathlib import Path
@@ -91,7 +90,6 @@ class Grammar:
         """Return the grammar that is written in `text`, or say in which line it is wrong."""
         rules = _read(text, source)
         _check_symbols(rules, source)
-        _check_circles(rules, source)
         shortest = dict.fromkeys(rules, math.inf)
         while (new := {s: min(rule.shortest(shortest) for rule in rules[s]) for s in rules}) != shortest:
             shortest = new
@@ -255,16 +253,3 @@ def _check_symbols(rules: Mapping[str, Sequence[Rule]], source: str) -> None:
     for symbol, own in rules.items():
         if _label(symbol) not in labels:
             raise UserError(f"{source}:{own[0].line}: no sentence has a {symbol}; use it in another rule, or drop it")
-
-
-def _check_circles(rules: Mapping[str, Sequence[Rule]], source: str) -> None:
-    """No symbol becomes itself again without a word more."""
-    alone = {
-        symbol: {rule.parts[0].text: rule.line for rule in own if len(rule.parts) == 1} for symbol, own in rules.items()
-    }
-    try:
-        TopologicalSorter(alone).prepare()
-    except CycleError as error:
-        circle = error.args[1][::-1]
-        where = f"{source}:{alone[circle[0]][circle[1]]}"
-        raise UserError(f"{where}: {' -> '.join(circle)} is a circle; drop one of these rules") from None

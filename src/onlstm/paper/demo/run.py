@@ -5,86 +5,42 @@ nowhere in training. Layer and decoder of the headline are fixed here, chosen on
 """
 
 import json
-import os
-import pickle
+import math
 import random
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from onlstm import files
+from onlstm import files, recipe
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.paper.demo.grammar import Grammar
-from onlstm.paper.demo.page import DECODER, LAYER, RULE, Demo, page
+from onlstm.paper.demo.page import DECODER, LAYER, RULE, Demo, page, table
 from onlstm.paper.parsing.rows import Forest, baselines, forests, rows, untrained
 from onlstm.paper.parsing.sentences import Reading
+from onlstm.paper.tables import Table
 from onlstm.parser import Parser
+from onlstm.recipe import Recipe
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
 from onlstm.train import fit
 from onlstm.train.config import TrainConfig
-from onlstm.train.fit import Listener
 from onlstm.train.language_model import LanguageModelTraining
-from onlstm.trees.decode import tree_from_distances
 from onlstm.trees.f1 import score
 from onlstm.trees.tree import Tree
 
 MINUTES, PASSES = 1.5, 2
-"""The time allowed by default, and the passes for which it is plenty; of other times there are more or fewer."""
-_LOOKS = 12
-"""Points of the curves."""
-
-_MODEL = LMConfig(
-    embedding_size=120,
-    hidden_size=120,
-    num_layers=2,
-    chunk_size=6,
-    dropout_embedding=0.0,
-    dropout_input=0.2,
-    dropout_hidden=0.2,
-    dropout_output=0.2,
-    weight_dropout=0.0,
-    parse_layer=LAYER,
-)
-_TRAIN = TrainConfig(
-    epochs=PASSES,
-    batch_size=32,
-    bptt=35,
-    vary_bptt=False,
-    optimizer="adamw",
-    lr=5e-3,
-    schedule="one-cycle",
-    warmup=0.2,
-    clip=1.0,
-    weight_decay=0.0,
-    alpha=0.0,
-    beta=0.0,
-    averaging="none",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What `onlstm demo` was asked for."""
-
-    grammar: Path | None = None
-    """File; None: the English one."""
-    seed: int = 0
-    """Of sentences, weights and dropout."""
-    minutes: float = MINUTES
-    """Of training, at most."""
-    out: Path = Path("demo")
-    """Folder for the report and the model."""
+"""The time allowed by default, and the passes for which it is plenty; other times allow more or fewer."""
+_POINTS = 12
+"""Of the curves."""
+_spawn: Any = torch.multiprocessing.spawn  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +73,7 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """One model to train; it travels to another process as a file."""
+    """One model to train, here or in another process."""
 
     model: LMConfig
     train: TrainConfig
@@ -126,60 +82,81 @@ class _Job:
     text: np.ndarray
     valid: np.ndarray
     seed: int
-    seconds: float
-    """Training ends after so many, done or not."""
+    seconds: float = math.inf
+    """Training ends after this time, done or not."""
     folder: Path
-    """Where the model goes, and curve.json: what the trainer told on the way."""
+    """For the model and log.jsonl."""
 
 
-def run(request: Request, say: Callable[[str], None] = lambda line: None, listeners: Sequence[Listener] = ()) -> Demo:
-    """Train both models and return the scores of their trees; write the report."""
-    if not 0 < request.minutes < 1e6:
-        raise UserError(f"--minutes {request.minutes:g}: a number above 0 is needed")
-    if not 0 <= request.seed < 2**63:
-        raise UserError(f"--seed {request.seed}: from 0 to less than 2**63 is needed")
-    grammar = Grammar.load(request.grammar)
-    whole = min(1.0, PASSES * request.minutes / MINUTES)  # of the text, if there is no time for a pass over all
-    data = Corpus.of_grammar(grammar, request.seed, max(2000, int(20_000 * whole)))
+def run(
+    grammar: Path | None = None,
+    *,
+    seed: int = 0,
+    minutes: float = MINUTES,
+    out: Path = Path("demo"),
+    say: Callable[[str], None] = lambda line: None,
+    listeners: Sequence[fit.Listener] = (),
+) -> tuple[Demo, Table]:
+    """Train both models, write the report, and return the scores of their trees, as data and as a table.
+
+    Args:
+        grammar: a file; by default, the English one.
+        seed: of sentences, weights and dropout.
+        minutes: of training, at most.
+        out: the folder for the report and the model.
+    """
+    if not 0 < minutes < 1e6:
+        raise UserError(f"minutes {minutes:g}: a number above 0 is needed")
+    rules = Grammar.load(grammar)
+    share = min(1.0, PASSES * minutes / MINUTES)  # of the text, if there is no time for a pass over all
+    corpus = Corpus.of_grammar(rules, seed, max(2000, int(20_000 * share)))
     try:
-        request.out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--out {request.out}: {error.strerror}") from None
-    say(
-        f"{len(data.train):,} sentences of a grammar with {len(grammar.words)} words to learn from, no trees; "
-        f"{len(data.test)} others to parse."
-    )
-    with tempfile.TemporaryDirectory() as work:
-        job = _planned(_job(grammar, data, request, Path(work)), request.minutes)
-        say(f"ON-LSTM and LSTM, {_MODEL.num_layers} layers of {_MODEL.hidden_size}, a process each.")
-        with _beside(replace(job, model=replace(job.model, rnn="lstm"), folder=Path(work) / "lstm")) as finish:
-            model, curve = _train(job, lambda model: [*listeners, _trees(model, data.valid, say)])
+        raise UserError(f"{out}: {error.strerror}") from None
+    say(f"{len(corpus.train):,} sentences, {len(rules.words)} words, no trees; {len(corpus.test)} others to parse.")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
+        job = _planned(_job(rules, corpus, seed, Path(work) / "onlstm"), minutes)
+        other = replace(job, model=replace(job.model, rnn="lstm"), folder=Path(work) / "lstm")
+        say(f"ON-LSTM and LSTM, {job.model.num_layers} layers of {job.model.hidden_size}, a process each.")
+        beside = _spawn(_train_beside, (other,), join=False, daemon=True)
+        try:
+            training = _training(job)
+            f1: list[float] = []
+            _fit(training, job.seconds, [*listeners, _validation(training.model, corpus.valid, say, f1)])
             say("Waiting for the LSTM …")
-            lstm, lstm_curve = finish()
-    made = _forests(model, lstm, data.test, request.seed)
-    found = Demo(rows=rows(data.test, made, RULE, ["all"]), out=request.out)
-    model.save(found.model)
-    files.write(found.report, page(found, data.test, model, {"ON-LSTM": curve, "LSTM": lstm_curve}))
-    return found
+            while not beside.join():
+                pass
+        finally:
+            for process in beside.processes:
+                process.kill()
+        lstm = LanguageModel.load(other.folder)
+        curves = {"ON-LSTM": _losses(job.folder), "LSTM": _losses(other.folder)}
+    model = training.model.eval()
+    model.save(out / "model")
+    scores = rows(corpus.test, _forests(model, lstm, corpus.test, seed), RULE, ["all"])
+    demo = Demo.of(scores, out / "report.html")
+    files.write(demo.report, page(demo, table(scores), corpus.test, model, curves, f1))
+    return demo, table(scores)
 
 
-def _job(grammar: Grammar, data: Corpus, request: Request, work: Path) -> _Job:
+def _job(grammar: Grammar, corpus: Corpus, seed: int, folder: Path) -> _Job:
     tokenizer = Tokenizer.of_words([UNK, EOS, *grammar.words])
 
-    def ids(sentences: Iterator[tuple[str, ...]]) -> np.ndarray:
-        lines = ([*tokenizer.ids(words), tokenizer.eos_id] for words in sentences)
-        return np.fromiter((id for line in lines for id in line), np.int32)
+    def ids(sentences: Iterable[tuple[str, ...]]) -> np.ndarray:
+        return np.array([id for words in sentences for id in (*tokenizer.ids(words), tokenizer.eos_id)], np.int32)
 
-    valid = ids(tree.words for tree in data.valid)
+    with resources.as_file(resources.files("onlstm.paper.demo") / "demo.yaml") as file:
+        settings = Recipe.of({**recipe.read(str(file)), "seed": seed})
+    valid = ids(tree.words for tree in corpus.valid)
     return _Job(
-        model=replace(_MODEL, vocab_size=len(tokenizer)),
-        train=replace(_TRAIN, valid_batch_size=min(10, len(valid) // 2)),
+        model=replace(settings.model, vocab_size=len(tokenizer)),
+        train=replace(settings.train, valid_batch_size=min(10, len(valid) // 2)),
         words=tokenizer.vocabulary,
-        text=ids(iter(data.train)),
+        text=ids(corpus.train),
         valid=valid,
-        seed=request.seed,
-        seconds=60 * request.minutes,
-        folder=work / "onlstm",
+        seed=seed,
+        folder=folder,
     )
 
 
@@ -187,17 +164,18 @@ def _planned(job: _Job, minutes: float) -> _Job:
     """Return the job with as many passes, or as much of the text, as fit into the time at this machine's speed."""
     trial = _training(replace(job, folder=job.folder.with_name("trial")))
     fit.step(trial)  # the kernel may have to be built
-    began = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(5):
         trial.progress.cursor = 0
         fit.step(trial)
-    speed = 5 * job.train.batch_size * job.train.bptt / (time.perf_counter() - began)
+    speed = 5 * job.train.batch_size * job.train.bptt / (time.perf_counter() - started)
     passes = max(1.0, PASSES * minutes / MINUTES)
     tokens = int(min(passes * len(job.text), 0.8 * speed * 60 * minutes))
     text = job.text[: max(tokens, 10 * job.train.batch_size)]
     epochs = max(1, tokens // len(text))
     steps = epochs * len(text) // (job.train.batch_size * job.train.bptt)
-    return replace(job, text=text, train=replace(job.train, epochs=epochs, log_steps=max(1, steps // _LOOKS)))
+    train = replace(job.train, epochs=epochs, log_steps=max(1, steps // _POINTS))
+    return replace(job, text=text, train=train, seconds=60 * minutes)
 
 
 def _training(job: _Job) -> LanguageModelTraining:
@@ -207,77 +185,49 @@ def _training(job: _Job) -> LanguageModelTraining:
     return LanguageModelTraining(model, job.text, job.valid, job.train, job.folder, seed=job.seed)
 
 
-def _train(job: _Job, listeners: Callable[[LanguageModel], Sequence[Listener]]) -> tuple[LanguageModel, list[Any]]:
-    """Return the trained model and what the trainer told on the way; both are in the job's folder too."""
-    training, stop = _training(job), fit.Stop()
-    curve: list[dict[str, Any]] = []
-    ends = time.monotonic() + job.seconds
+def _fit(training: LanguageModelTraining, seconds: float, listeners: Sequence[fit.Listener] = ()) -> None:
+    """Train until all epochs are done or the time is up."""
+    stop, end = fit.Stop(), time.monotonic() + seconds
 
     def watch(record: dict[str, Any]) -> None:
-        if record["event"] == "step":
-            curve.append(record)
-        if time.monotonic() > ends:
-            training.progress.cursor = len(job.text)  # the end of the pass,
-            if record["event"] == "epoch":
-                stop.requested = True  # and of them all
+        if time.monotonic() > end:
+            training.progress.cursor = training.end  # of this pass,
+            stop.requested = record["event"] == "epoch"  # and of them all
 
-    fit.fit(training, [watch, *listeners(training.model)], stop=stop)
-    training.model.eval().save(job.folder)
-    files.write(job.folder / "curve.json", files.json_text(curve))
-    return training.model, curve
+    fit.fit(training, [watch, *listeners], stop=stop)
 
 
-@contextmanager
-def _beside(job: _Job) -> Iterator[Callable[[], tuple[LanguageModel, list[Any]]]]:
-    """Train in another process meanwhile; what is yielded waits for it and returns what `_train` does.
-
-    The process has a session of its own, so that it is this one that Ctrl-C interrupts; it never outlives this one.
-    """
-    file = job.folder.with_suffix(".job")
-    file.write_bytes(pickle.dumps(job))
-    code = "import sys; from onlstm.paper.demo import run as demo; demo._in_process(sys.argv[1], int(sys.argv[2]))"
-    command = [sys.executable, "-c", code, str(file), str(os.getpid())]
-    with subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-
-        def finish() -> tuple[LanguageModel, list[Any]]:
-            _, errors = process.communicate()
-            if process.returncode:
-                raise RuntimeError(f"the LSTM's process ended with code {process.returncode}:\n{errors.decode()}")
-            return LanguageModel.load(job.folder), json.loads((job.folder / "curve.json").read_text())
-
-        try:
-            yield finish
-        finally:
-            process.kill()
-
-
-def _in_process(file: str, parent: int) -> None:
-    """What `_beside` runs; ends when its parent has."""
+def _train_beside(rank: int, job: _Job) -> None:
+    """Train in a process of its own, which ends when its parent does."""
     torch.set_num_threads(1)
-
-    def watch(record: dict[str, Any]) -> None:
-        if os.getppid() != parent:
-            sys.exit("its parent has ended")
-
-    _train(pickle.loads(Path(file).read_bytes()), lambda model: [watch])
+    training = _training(job)
+    _fit(training, job.seconds)
+    training.model.eval().save(job.folder)
 
 
-def _trees(model: LanguageModel, valid: Sequence[Tree], say: Callable[[str], None]) -> Listener:
-    """Return a listener that says on the way and after each pass how validation sentences are parsed, and shows one."""
-    parser = Parser(model)
+def _validation(
+    model: LanguageModel, valid: Sequence[Tree], say: Callable[[str], None], f1: list[float]
+) -> fit.Listener:
+    """Return a listener that scores the trees of validation sentences on the way, and shows one; F1 goes to `f1`."""
+    parser = Parser(model, layer=LAYER, decoder=DECODER)
+    sentences = [tree.words for tree in valid]
     shown = min(range(len(valid)), key=lambda k: abs(len(valid[k].words) - 8))
     say(f"gold      {valid[shown].unlabelled()}")
 
     def show(record: dict[str, Any]) -> None:
         if record["event"] != "tick":
-            found = zip(parser.distances([tree.words for tree in valid]), valid, strict=True)
-            trees = [tree_from_distances(d[LAYER - 1], gold.words, DECODER) for d, gold in found]
-            record["f1"] = score(valid, trees, RULE).f1
-            say(f"F1 {record['f1']:5.1f}  {trees[shown]}")
+            trees = [parse.tree for parse in parser.parse(sentences) if parse.tree]
+            value = score(valid, trees, RULE).f1
+            f1.extend([value] * (record["event"] == "step"))
+            say(f"F1 {value:5.1f}  {trees[shown]}")
 
     return show
+
+
+def _losses(folder: Path) -> dict[int, float]:
+    """Return the loss of a training by step, as it was logged."""
+    records = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return {record["step"]: record["loss"] for record in records if record["event"] == "step"}
 
 
 def _forests(model: LanguageModel, lstm: LanguageModel, gold: Sequence[Tree], seed: int) -> list[Forest]:
