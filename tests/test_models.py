@@ -183,7 +183,7 @@ def test_without_a_model_in_the_box_there_is_one_line(tmp_path, monkeypatch):
     for command, words in product(("parse", "draw", "score", "inspect"), ([SENTENCES[0]], ["en-small", SENTENCES[0]])):
         done = onlstm(command, *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        assert done.err.startswith("onlstm: en-small: not in this onlstm yet; train a model")
+        assert done.err.startswith("onlstm: en-small: not in this installation; train a model")
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def inspect(
     (5, ('Dogs', 'bark', 'loudly'), [4, 4, 2])
     """
     tokenizer, config = tokenizer_of(model), model.config
-    layers = layer_numbers(config.parse_layer or "middle" if layer is None else layer, config.num_layers)
+    layers = layer_numbers(layer, config)
     at_least_one(sentence=sentence, limit=limit)
     tokenised = (words_and_ids(tokenizer, line) for line in lines)
     with_words = (pair for pair in tokenised if pair[1])

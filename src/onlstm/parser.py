@@ -1,8 +1,7 @@
 """From sentences to trees: `Parser` reads the distances of a language model and decodes them, order kept.
 
-A sentence is read alone, from a zero state, as `<eos> w1 … wn`, and each word has the distance at its own step; what
-follows a word, a closing `<eos>` too, cannot change it. Sentences of like length are computed together, only as many
-layers as are needed, without the softmax. Everything downstream of a `Parse` is plain Python.
+Each word has the distance at its own step of `LanguageModel.read`, which computes only as many layers as are needed.
+Everything downstream of a `Parse` is plain Python.
 """
 
 import json
@@ -75,11 +74,10 @@ class Parser:
     >>> from onlstm.text.tokenizer import Tokenizer
     >>> config = LMConfig(vocab_size=5, embedding_size=4, hidden_size=8, chunk_size=2)
     >>> parser = Parser(LanguageModel(config, Tokenizer.of_words(["dogs", "bark", "loudly"], "generic")))
-    >>> found = parser.parse("Dogs bark.")
-    >>> found.words, found.offsets, found.layer, print(found.tree)
-    ( Dogs bark )
-    (('Dogs', 'bark'), ((0, 4), (5, 9)), 2, None)
-    >>> [each.id for each in parser.parse([["dogs", "bark"], ["dogs", "bark", "loudly"]])]
+    >>> parse = parser.parse("Dogs bark.")
+    >>> parse.words, parse.offsets, parse.layer, str(parse.tree)
+    (('Dogs', 'bark'), ((0, 4), (5, 9)), 2, '( Dogs bark )')
+    >>> [parse.id for parse in parser.parse([["dogs", "bark"], ["dogs", "bark", "loudly"]])]
     [0, 1]
     """
 
@@ -92,16 +90,15 @@ class Parser:
         gates: Gates = "forget",
         words_at_once: int = 2048,
     ) -> None:
-        _one_of("decoder", decoder, get_args(Decoder))
-        _one_of("gates", gates, get_args(Gates))
+        for option, choice, choices in (("decoder", decoder, get_args(Decoder)), ("gates", gates, get_args(Gates))):
+            if choice not in choices:
+                raise UserError(f"{option} {choice!r}: there are {', '.join(choices)}")
         if model.config.rnn == "lstm" and gates != "lstm":
             raise UserError(f"gates {gates}: a model with LSTM layers has no master gates; for its own there is lstm")
         if model.config.rnn != "lstm" and gates == "lstm":
             raise UserError("gates lstm: only for models with LSTM layers; an ON-LSTM has forget and input")
         at_least_one(words_at_once=words_at_once)
-        if layer is None:
-            layer = model.config.parse_layer or "middle"
-        self.model, self.layers = model, layer_numbers(layer, model.config.num_layers)
+        self.model, self.layers = model, layer_numbers(layer, model.config)
         self.decoder, self.gates, self.words_at_once = decoder, gates, words_at_once
         self._tokenizer = tokenizer_of(model)
 
@@ -122,12 +119,12 @@ class Parser:
                 such lists many. An empty list holds no sentences; one without words is "" or [[]].
         """
         if isinstance(text, str):
-            return next(self._parses([_raw(self._tokenizer, text, 0)]))
+            return next(self._parses([_raw(self._tokenizer, text)]))
         if not isinstance(text, list | tuple):
             raise UserError(f"text: a string, a list of words or a list of such lists is needed, not {text!r:.40}")
-        if text and all(isinstance(each, str) for each in text):
-            return next(self._parses([_tokenised(self._tokenizer, text, 0)]))
-        return list(self._parses([_tokenised(self._tokenizer, each, k) for k, each in enumerate(text)]))
+        if text and all(isinstance(word, str) for word in text):
+            return next(self._parses([_tokenised(self._tokenizer, text)]))
+        return list(self._parses([_tokenised(self._tokenizer, words, k) for k, words in enumerate(text)]))
 
     def parse_lines(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None = None) -> Iterator[Parse]:
         """Return an iterator over the parses of lines of raw text, in order; some thousand are in memory at a time.
@@ -137,7 +134,8 @@ class Parser:
         """
         if isinstance(lines, str):
             raise UserError("lines: an iterable of lines is needed, not a string; for one sentence there is parse")
-        return self._stream(lines, on_error)
+        chunked = chunks(_readable(self._tokenizer, lines, on_error), _word_count)
+        return (parse for chunk in chunked for parse in self._parses(chunk))
 
     def distances(self, sentences: Iterable[Sequence[str]]) -> Iterator[tuple[tuple[float, ...], ...]]:
         """Return an iterator over tokenised sentences that gives, for each, one tuple of distances per layer.
@@ -163,36 +161,19 @@ class Parser:
             gold: the correct tree, to draw beside.
             kept: positions of the words that are drawn, those of the gold tree, if the model reads more.
         """
-        parse = self.parse(text)
-        places = range(len(parse.words)) if kept is None else kept
+        sentence = _raw(self._tokenizer, text) if isinstance(text, str) else _tokenised(self._tokenizer, text)
+        places = list(range(len(sentence.words)) if kept is None else kept)
         if not places:
             return None
+        (parse,) = self._parses([sentence])
         distances, words = [parse.distances[i] for i in places], [parse.words[i] for i in places]
         tree = tree_from_distances(distances, gold.words if gold and kept is not None else words, self.decoder)
         gates = None
         if self.gates != "lstm" and len(self.layers) == 1:
-            ids = self._tokenizer.ids(text) if not isinstance(text, str) else _raw(self._tokenizer, text, 0).ids
-            batch = next(self.model.read([ids], layers=self.layers[0], master_gates=True, tokens_at_once=len(ids)))
-            gates = getattr(batch.master_gates[-1], self.gates)[list(places), 0].T.tolist()
+            layers, count = self.layers[0], len(sentence.ids)
+            (batch,) = self.model.read([sentence.ids], layers=layers, master_gates=True, tokens_at_once=count)
+            gates = getattr(batch.master_gates[-1], self.gates)[places, 0].T.tolist()
         return Diagram(tree=tree, gold=gold, distances=distances, gates=gates)
-
-    def _stream(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None) -> Iterator[Parse]:
-        failed: list[UserError] = []
-
-        def readable() -> Iterator[_Sentence]:
-            for k, line in enumerate(lines):
-                try:
-                    yield _raw(self._tokenizer, line.rstrip("\r\n"), k)
-                except UserError as error:
-                    if on_error is None:
-                        failed.append(error)
-                        return
-                    on_error(error)
-
-        for chunk in chunks(readable(), _word_count):
-            yield from self._parses(chunk)
-        if failed:
-            raise failed[0]
 
     def _parses(self, sentences: "list[_Sentence]") -> Iterator[Parse]:
         depth, chosen = self.layers[-1], torch.tensor(self.layers) - 1
@@ -222,6 +203,8 @@ class Parser:
 
 
 class _Sentence(NamedTuple):
+    """A sentence as the model reads it."""
+
     id: int
     text: str
     words: tuple[str, ...]
@@ -233,31 +216,36 @@ def _word_count(sentence: _Sentence) -> int:
     return len(sentence.ids)
 
 
-def _raw(tokenizer: Any, text: str, id: int) -> _Sentence:
-    """Return raw text as the model reads it."""
+def _readable(
+    tokenizer: Any, lines: Iterable[str], on_error: Callable[[UserError], None] | None
+) -> Iterator[_Sentence]:
+    for k, line in enumerate(lines):
+        try:
+            yield _raw(tokenizer, line.rstrip("\r\n"), k)
+        except UserError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+
+
+def _raw(tokenizer: Any, text: str, id: int = 0) -> _Sentence:
     check_utf8(text, f"line {id + 1}: ")
     tokens = tokenizer.tokens(text)
     offsets = tuple((token.start, token.end) for token in tokens)
     return _Sentence(id, text, tuple(token.text for token in tokens), offsets, [token.id for token in tokens])
 
 
-def _tokenised(tokenizer: Any, words: Any, id: int) -> _Sentence:
-    """Return a tokenised sentence as the model reads it."""
+def _tokenised(tokenizer: Any, words: Any, id: int = 0) -> _Sentence:
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
         raise UserError(f"sentence {id + 1}: a list of words is needed, not {words!r:.40}")
     offsets, end = [], -1
     for i, word in enumerate(words):
         if not _WORD.fullmatch(word):
             raise UserError(
-                f"sentence {id + 1}, word {i + 1}: {word!r:.40} is not a word, it is empty or holds white space; "
+                f"sentence {id + 1}, word {i + 1}: {word!r:.40} is not a word, it is empty or contains whitespace; "
                 "raw text goes as a string to parse, or line by line to parse_lines"
             )
         offsets.append((end + 1, end := end + 1 + len(word)))
     text = " ".join(words)
     check_utf8(text, f"sentence {id + 1}: ")
     return _Sentence(id, text, tuple(words), tuple(offsets), tokenizer.ids(words))
-
-
-def _one_of(option: str, given: str, known: Sequence[str]) -> None:
-    if given not in known:
-        raise UserError(f"{option} {given!r}: there are {', '.join(known)}")

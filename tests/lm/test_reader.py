@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from helpers import random_model
 from onlstm.errors import UserError
+from onlstm.lm.config import LMConfig
 from onlstm.lm.reader import layer_numbers
 from onlstm.text.tokenizer import Tokenizer
 
@@ -77,7 +78,9 @@ def test_a_model_without_a_tokenizer_cannot_read():
 
 
 def test_layers_have_names_and_numbers():
-    assert [layer_numbers("middle", count) for count in (1, 2, 3, 4)] == [(1,), (2,), (2,), (3,)]
-    assert layer_numbers(["last", 1, "1"], 3) == (1, 3)
+    stacks = [LMConfig(num_layers=count) for count in (1, 2, 3, 4)]
+    assert [layer_numbers("middle", config) for config in stacks] == [(1,), (2,), (2,), (3,)]
+    assert layer_numbers(["last", 1, "1"], stacks[2]) == (1, 3)
+    assert [layer_numbers(None, LMConfig(parse_layer=layer)) for layer in (0, 1)] == [(2,), (1,)]
     with pytest.raises(UserError, match=r"^layer '4': there are 1, 2, 3, middle, last, or several of them$"):
-        layer_numbers("1,4", 3)
+        layer_numbers("1,4", stacks[2])

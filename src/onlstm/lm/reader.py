@@ -16,6 +16,7 @@ from torch import Tensor
 
 from onlstm.cell import Distances, MasterGates
 from onlstm.errors import UserError
+from onlstm.lm.config import LMConfig
 
 if TYPE_CHECKING:
     from onlstm.lm.model import LanguageModel, States
@@ -143,12 +144,16 @@ def chunks(sentences: Iterable[T], words: Callable[[T], int]) -> Iterator[list[T
     """Yield as many sentences at a time as are sorted by length together; `words` counts those of a sentence."""
     chunk: list[T] = []
     count = 0
-    for sentence in sentences:
-        chunk.append(sentence)
-        count += words(sentence)
-        if len(chunk) >= CHUNK_SENTENCES or count >= CHUNK_WORDS:
-            yield chunk
-            chunk, count = [], 0
+    try:
+        for sentence in sentences:
+            chunk.append(sentence)
+            count += words(sentence)
+            if len(chunk) >= CHUNK_SENTENCES or count >= CHUNK_WORDS:
+                yield chunk
+                chunk, count = [], 0
+    except UserError:  # of a sentence that cannot be read; those before it come first
+        yield chunk
+        raise
     if chunk:
         yield chunk
 
@@ -187,9 +192,12 @@ def check_utf8(text: str, prefix: str = "") -> None:
         raise UserError(f"{prefix}the text is not UTF-8")
 
 
-def layer_numbers(layers: Layers, count: int) -> tuple[int, ...]:
-    """Return the numbers, from 1, of some of `count` layers, in order, each once."""
+def layer_numbers(layers: Layers | None, config: LMConfig) -> tuple[int, ...]:
+    """Return the numbers of layers, from 1, in order, each once; None: the one that the configuration names."""
+    count = config.num_layers
     names = {str(k): k for k in range(1, count + 1)} | {"middle": count // 2 + 1, "last": count}
+    if layers is None:
+        layers = config.parse_layer or "middle"
     several = layers.split(",") if isinstance(layers, str) else layers if isinstance(layers, Sequence) else [layers]
     asked = [str(layer).strip() for layer in several]
     for name in asked or [""]:

@@ -168,7 +168,7 @@ class _Model(NamedTuple):
     @classmethod
     def of(cls, request: Request, model: LanguageModel, path: Path | None = None) -> "_Model":
         parser = Parser(model, gates=request.gates or ("lstm" if model.config.rnn == "lstm" else "forget"))
-        found = [layer_numbers(given, model.config.num_layers) for given in request.layers]
+        found = [layer_numbers(given, model.config) for given in request.layers]
         layers = dict.fromkeys(numbers if len(numbers) > 1 else numbers[0] for numbers in found)
         return cls(path, parser, list(layers))
 
