@@ -1,7 +1,6 @@
 """Unsupervised parsing on the pages: the paper's Table 2 with ours beside it, then every treebank and rule."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
 
@@ -37,12 +36,13 @@ Results = Sequence[Result[Content]]
 
 
 def summary(results: Results) -> list[str]:
-    """Return Table 2, published rows first; the headlines of other treebanks; the headlines by every rule."""
+    """Return the paper's Table 2 and ours; the headlines of other treebanks; the headlines by every rule."""
     results = sorted(results, key=_treebank)
     penn = [result for result in results if result.content.treebank.profile == "ptb"]
     others = [result for result in results if result not in penn and result.content.headline]
-    head = ["model", "runs", "layer", "≤10 words", "all", "95 %", "seen %", "depth", *_LABELS, "result"]
-    blocks = [Table(head=head, rows=[*_quoted(), *_table2(penn)]).markdown()]
+    blocks = ["WSJ10 and section 23 of the WSJ, by the rule on-lstm:", _quoted().markdown()]
+    for _, group in groupby(penn, key=lambda result: (_treebank(result), result.content.treebank.split)):
+        blocks += _table2(list(group))
     if others:
         blocks += ["Other treebanks, the headline of every result:", _headlines(others).markdown()]
     many = [result for result in results if len(result.content.rules) > 1 and result.content.headline]
@@ -70,42 +70,39 @@ def _treebank(result: Result[Content]) -> str:
     return named(result.content.treebank.path)
 
 
-def _quoted() -> Iterator[list[str]]:
-    """Yield the paper's rows for Table 2; after each F1 stands the highest of the seeds."""
-    yield ["**Published by Shen et al. 2019: WSJ10 and WSJ section 23, the highest of 5 seeds last**"]
+def _quoted() -> Table:
+    """Return the paper's rows; after each F1 stands the highest of five seeds."""
+    rows = []
     for row in published("parsing"):
         if row.source == "Shen et al. 2019, Table 2":
             ten, ten_max, wsj, wsj_max, *rest = row.cells("WSJ10", "WSJ10 max", "WSJ", "WSJ max", "depth", *_LABELS)
-            f1 = [" ".join(part for part in pair if part != NONE) for pair in ((ten, ten_max), (wsj, wsj_max))]
-            yield [row.row, "", "", *f1, "", "", *rest, ""]
+            f1 = [_joined(part for part in pair if part != NONE) for pair in ((ten, ten_max), (wsj, wsj_max))]
+            rows.append([row.row, *(cell or NONE for cell in f1), *rest])
+    return Table(head=["published", "WSJ10", "WSJ", "depth", *_LABELS], rows=rows)
 
 
-def _table2(results: Results) -> Iterator[list[str]]:
-    """Yield our rows for Table 2: every layer by the headline's decoder, other models at its layer, baselines once."""
-    for (name, _), group in groupby(results, key=lambda result: (_treebank(result), result.content.treebank.split)):
-        baselines: list[list[str]] = []
-        for result in group:
-            content, chosen = result.content, result.content.headline
-            rule = chosen.rule if chosen else next(iter(content.rules))
-            rows = [row for row in content.rows if row.rule == rule]
-            if not baselines:
-                size = f"{content.treebank.sentences:,} sentences, {rows[0].short.n:,} of at most 10 words"
-                yield [f"**{name}: {size}; rule {rule}**"]
-                baselines = [_line(row, _system(row), "", "") for row in rows if row.layer is None]
-            for row in rows:
-                same = chosen and row.decoder == chosen.decoder and row.system in _MODELS
-                if chosen and same and (row.system == "onlstm" or row.layer == chosen.layer):
-                    runs = [run.name for run in content.runs if (run.rnn == "lstm") == (row.system == "lstm-gates")]
-                    model = (
-                        f"{_system(replace(row, runs=1))}: {runs[0]}{f' and {len(runs) - 1} more' * (len(runs) > 1)}"
-                    )
-                    yield _line(row, model, number(content.treebank.seen_share), result.file)
-        yield from baselines
+def _table2(results: Results) -> list[str]:
+    """Return our Table 2: every layer by the headline's decoder, other models at its layer, the baselines once."""
+    lines, baselines = [], []
+    for result in results:
+        content, chosen = result.content, result.content.headline
+        rule = chosen.rule if chosen else next(iter(content.rules))
+        rows = [row for row in content.rows if row.rule == rule]
+        for row in rows:
+            same = chosen and row.decoder == chosen.decoder and row.system in _MODELS
+            if chosen and same and (row.system == "onlstm" or row.layer == chosen.layer):
+                lines.append(_line(row, result.file, number(content.treebank.seen_share)))
+        baselines = baselines or [_line(row, NONE, NONE) for row in rows if row.layer is None]
+    bank = results[0].content.treebank
+    size = f"{bank.sentences:,} sentences, {rows[0].short.n:,} of at most 10 words"
+    head = ["result", "model", "layer", "≤10 words", "all", "seen %", "depth", *_LABELS]
+    caption = f"{_treebank(results[0])}, {size}, by the rule {rule}:"
+    return [caption, Table(head=head, rows=[*lines, *baselines]).markdown()]
 
 
-def _line(row: TableRow, model: str, seen: str, name: str) -> list[str]:
-    cells = [model, str(row.runs), _layer(row), _f1(row.short), _f1(row), _interval(row), seen]
-    return [*cells, number(row.depth), *(_recall(row, label) for label in _LABELS), name]
+def _line(row: TableRow, name: str, seen: str) -> list[str]:
+    cells = [name, _system(row), _layer(row), _f1(row.short), _f1(row), seen, number(row.depth)]
+    return [*cells, *(_recall(row, label) for label in _LABELS)]
 
 
 def _headlines(results: Results) -> Table:
@@ -197,8 +194,12 @@ def _layer(row: TableRow | Choice) -> str:
 
 
 def _f1(row: TableRow | Short) -> str:
-    spread = "" if row.deviation is None else f" ({row.deviation:.1f}) {number(row.max)}"
-    return number(row.f1) + spread
+    spread = [] if row.deviation is None else [f"({row.deviation:.1f})", number(row.max)]
+    return _joined([number(row.f1), *spread])
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\u00a0".join(parts)  # a cell that is not broken
 
 
 def _interval(row: TableRow) -> str:
