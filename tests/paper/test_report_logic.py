@@ -68,7 +68,7 @@ def test_accuracies_stand_beside_the_published(tmp_path):
     assert rows["ON-LSTM", "logic"] == ["1", "20", *(f"{100 - 2 * k:.1f}" for k in range(12))]
     assert [name for name, _ in rows][2:7] == ["ON-LSTM", "LSTM", "Tree-LSTM", "majority", "LSTM †"]
     assert rows["ON-LSTM †", "published"][2:] == ["–"] * 6 + ["91", "87", "85", "81", "78", "75"]
-    assert "onlstm logic --epochs 20  # logic\n```" in text
+    assert "- logic: `onlstm logic --epochs 20`\n" in text
     assert "--resume" not in text
     assert "- logic: two cores of a toaster; threads: 1; onlstm 0.1.0, torch 2.13.0, python 3.11.2; 100.0 min" in text
     assert "| RRNet † " in text.split("### Published: logic")[1]
@@ -151,4 +151,4 @@ def test_a_real_run_can_be_reported(tmp_path):
     experiment.run(experiment.Request(out=tmp_path / "run", command="onlstm logic …", **request))
     text = page(tmp_path, logic=json.loads((tmp_path / "run" / "result.json").read_text()))
     assert cells(text, "validation")["ON-LSTM", "logic"][-1] == "hidden_size 8, chunk_size 2"
-    assert "```sh\nonlstm logic …  # logic\n```" in text
+    assert "- logic: `onlstm logic …`\n" in text

@@ -85,7 +85,7 @@ def test_the_papers_table_beside_ours(tmp_path):
     assert numbers[20][:5] == ["short-term", "–", "pooled", "–", "–"]
     assert numbers[21][5:9] == ["60.0", "49.9", "<1e-4", "1,900"]
     assert "whose models were trained on 90 million words of Wikipedia" in text
-    assert "```sh\nonlstm syneval runs/onlstm-0  # small\n```" in text
+    assert "- small: `onlstm syneval runs/onlstm-0`\n" in text
     assert "- small: two cores of a toaster; threads: 1; onlstm 0.1.0, torch 2.13.0, python 3.11.2; 0.7 min\n" in text
     assert "for the period" not in text
     (brief,) = tables(report.front(report.collect(tmp_path)))

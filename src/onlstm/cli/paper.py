@@ -4,7 +4,6 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -63,16 +62,15 @@ def bench(
     task.check_request(names, threads)
     say(task.HEADER, json)
     rows = task.run(names, threads, seconds, lambda row: say(str(row), json))
-    content = task.Report(rows=rows, training_memory={})
+    megabytes: dict[str, dict[str, float]] = {}
     if out:  # now, and again with the memory
-        files.write(out, json_text("bench", started, 0, content) + "\n")
+        files.write(out, json_text("bench", started, 0, task.record(rows, megabytes)) + "\n")
     if memory and sys.platform == "linux":
         say("\nPeak memory that a training step adds, MB: ON-LSTM, nn.LSTM, ratio (target: at most 1.20)", json)
         for name in names:
-            peak = task.memory(name)
-            content = replace(content, training_memory={**content.training_memory, name: peak})
-            say(f"{name:15} {peak.onlstm_mb:8.1f} {peak.lstm_mb:8.1f} {peak.ratio:6.3f}", json)
-    text = json_text("bench", started, 0, content)
+            megabytes[name] = task.training_memory(name)
+            say("{:15} {:8.1f} {:8.1f} {:6.3f}".format(name, *megabytes[name].values()), json)
+    text = json_text("bench", started, 0, task.record(rows, megabytes))
     if out:
         files.write(out, text + "\n")
     if json:

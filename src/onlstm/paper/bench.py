@@ -91,29 +91,10 @@ HEADER = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Memory:
-    """Peak megabytes that one training step adds to a fresh process."""
-
-    onlstm_mb: float
-    lstm_mb: float
-    ratio: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """Everything measured."""
-
-    rows: Sequence[Row]
-    training_memory: Mapping[str, Memory]
-    torch: str = torch.__version__
-
-
 def check_request(names: Sequence[str], threads: Sequence[int]) -> None:
     """Raise a `UserError` for shapes or threads that cannot be measured."""
-    for name in names:
-        if name not in SHAPES:
-            raise UserError(f"--shapes {name}: {nearest(name, SHAPES)}")
+    if unknown := [name for name in names if name not in SHAPES]:
+        raise UserError(f"--shapes {unknown[0]}: {nearest(unknown[0], SHAPES)}")
     if min(threads) < 1:
         raise UserError(f"--threads {min(threads)}: must be at least 1")
     if not build.load():
@@ -160,14 +141,19 @@ def check(name: str, steps: int = 4) -> None:
             raise RuntimeError(f"{name}: fused and eager differ (result {k}, relative error {error:.1e})")
 
 
-def memory(name: str) -> Memory:
-    """Return what a training step needs at this shape, by Linux's own count."""
-    megabytes = []
-    for kind in ("fused", "lstm"):
+def training_memory(name: str) -> dict[str, float]:
+    """Return the peak megabytes that one training step adds to a fresh process, by the kernel's own count (Linux)."""
+    megabytes = {}
+    for key, kind in (("onlstm_mb", "fused"), ("lstm_mb", "lstm")):
         code = f"from onlstm.paper import bench; print(bench._peak_of_step({name!r}, {kind!r}))"
         answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        megabytes.append(float(answer.stdout))
-    return Memory(onlstm_mb=megabytes[0], lstm_mb=megabytes[1], ratio=megabytes[0] / megabytes[1])
+        megabytes[key] = float(answer.stdout)
+    return megabytes | {"ratio": megabytes["onlstm_mb"] / megabytes["lstm_mb"]}
+
+
+def record(rows: Sequence[Row], memory: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
+    """Return all that was measured, for JSON."""
+    return {"rows": rows, "training_memory": memory, "torch": torch.__version__}
 
 
 def _measure(name: str, mode: Mode, threads: int, seconds: float, peak: float) -> Row:

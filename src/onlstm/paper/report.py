@@ -28,16 +28,14 @@ def collect(folder: Path) -> list[Result[Any]]:
 
 def front(results: Results, docs: str = "") -> str:
     """Return RESULTS.md: the paper's tables and figures with ours beside them; `docs`: where all the rest is."""
-    blocks = [
-        "# Results",
-        _MADE,
-        "The command behind a row is the one below the table that ends in the row's *result*.",
-    ]
-    links = [f"[{_title(page)}]({docs}/{page}.md)" for page in dict.fromkeys(s.page for s, _ in _chosen(results))]
-    blocks[2:] = [f"{blocks[2]} Everything else: {', '.join(links)}."] if docs else blocks[2:]
-    return (
-        "\n\n".join([*blocks, *(block for section, some in _chosen(results) for block in section.front(some))]) + "\n"
-    )
+    blocks = ["# Results", _MADE]
+    if docs:
+        names = dict.fromkeys(section.page for section, _ in _chosen(results))
+        links = [f"[{_title(name).lower()}]({docs}/{name}.md)" for name in names]
+        blocks.append(f"Everything else is on the pages of {', '.join(links)}.")
+    for section, some in _chosen(results):
+        blocks += section.front(some)
+    return "\n\n".join(blocks) + "\n"
 
 
 def pages(results: Results) -> dict[str, str]:

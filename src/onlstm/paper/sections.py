@@ -35,7 +35,7 @@ class Section:
     def front(self, results: Results) -> list[str]:
         """Return the section of the front page."""
         about, _, _ = self.about.partition("\n\n")
-        return [f"## {self.title}", about, *self.summary(results), self._commands(results)]
+        return [f"## {self.title}", about, *self.summary(results), "Commands:", self._commands(results)]
 
     def whole(self, results: Results) -> list[str]:
         """Return the section of the experiment's page."""
@@ -46,8 +46,7 @@ class Section:
         return blocks
 
     def _commands(self, results: Results) -> str:
-        lines = [f"{command}  # {result.file}" for result in results for command in self.commands(result)]
-        return "\n".join(["```sh", *lines, "```"])
+        return "\n".join(f"- {r.file}: `{command}`" for r in results for command in self.commands(r))
 
 
 def _origin(result: Result[Any]) -> str:

@@ -97,7 +97,7 @@ def named(path: str) -> str:
     """Return what data is called, by the end of its path.
 
     >>> named("../runs/icon/icon/test.txt"), named("../my.zip")
-    ('ICON (Indonesian), test', 'my.zip')
+    ('ICON (Indonesian)', 'my.zip')
     """
     folder, name = PurePath(path).parent.name, PurePath(path).name
     return _names().get(f"{folder}/{name}") or _names().get(name, name)

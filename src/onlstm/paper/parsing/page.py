@@ -12,16 +12,16 @@ from onlstm.paper.tables import NONE, Table, models, named, number
 
 ABOUT = """\
 F1 of unlabelled brackets, 0 to 100. The same trees have another F1 under each rule and on each treebank: only numbers \
-under one rule on one treebank compare. Several runs or seeds: mean (standard deviation) maximum. *95 %*: bootstrap \
-over sentences. *seen %*: sentences that are lines of the model's training text (words seen, trees never). Under a \
-label: recall in % of its constituents; of several runs, that of the best.
+under one rule on one treebank compare. Several runs or seeds: mean (standard deviation) maximum. *seen %*: sentences \
+that are lines of the model's training text (words seen, trees never). Under a label: recall in % of its constituents; \
+of several runs, that of the best.
 
 - *ON-LSTM*: trees from the distances of a layer's master gates; *LSTM gates*: from an LSTM's own forget gates, by the \
 same parser; *untrained*: the first run's network with random weights; *oracle*: the best binary trees.
 - Decoder `paper`: Shen et al. 2019, which leans to the right; `unbiased`: Dyer et al. 2019; `vote`: the trees that \
 layers and decoders agree on most. *vote of N*: the trees that N runs agree on most.
-- *depth*: brackets around a word. *tied %*: distances that occur again in their sentence; ties decode to the right. \
-*to right*: F1 against right-branching trees; 100 is no parser at all.
+- *95 %*: bootstrap over sentences. *depth*: brackets around a word. *tied %*: distances that occur again in their \
+sentence; ties decode to the right. *to right*: F1 against right-branching trees; 100 is no parser at all.
 - *headline*: the row to report, its layer and decoder chosen without the labels it is scored by. *selected on test \
 labels*: the highest of the models' rows, not a result to report."""
 PUBLISHED = {
@@ -83,7 +83,8 @@ def _quoted() -> Table:
 
 def _table2(results: Results) -> list[str]:
     """Return our Table 2: every layer by the headline's decoder, other models at its layer, the baselines once."""
-    lines, baselines = [], []
+    lines: list[list[str]] = []
+    baselines: list[list[str]] = []
     for result in results:
         content, chosen = result.content, result.content.headline
         rule = chosen.rule if chosen else next(iter(content.rules))
@@ -101,21 +102,21 @@ def _table2(results: Results) -> list[str]:
 
 
 def _line(row: TableRow, name: str, seen: str) -> list[str]:
-    cells = [name, _system(row), _layer(row), _f1(row.short), _f1(row), seen, number(row.depth)]
+    run = f": {PurePath(row.run).name}" if row.run and row.system != "vote" else ""
+    cells = [name, _system(row) + run, _layer(row), _f1(row.short), _f1(row), seen, number(row.depth)]
     return [*cells, *(_recall(row, label) for label in _LABELS)]
 
 
 def _headlines(results: Results) -> Table:
-    head = ["treebank", "sentences", "result", "runs", "seen %", "unknown %", "rule", "layer", "decoder", "F1", "95 %"]
+    head = ["treebank", "sentences", "result", "runs", "rule", "layer", "decoder", "F1", "right-branching", "random"]
     lines = []
     for result in results:
         content, bank = result.content, result.content.treebank
         for row in _chosen(content):
-            line = [_treebank(result), f"{bank.sentences:,}", result.file, str(row.runs)]
-            line += [number(bank.seen_share), number(bank.unk_share), row.rule, _layer(row), row.decoder or NONE]
+            line = [_treebank(result), f"{bank.sentences:,}", result.file, str(row.runs), row.rule, _layer(row)]
             baselines = [_baseline(content, row.rule, system) for system in ("right", "random", "oracle")]
-            lines.append([*line, _f1(row), _interval(row), *baselines])
-    return Table(head=[*head, "right-branching", "random", "oracle"], rows=lines)
+            lines.append([*line, row.decoder or NONE, _f1(row), *baselines, number(bank.seen_share)])
+    return Table(head=[*head, "oracle", "seen %"], rows=lines)
 
 
 def _by_rule(results: Results) -> Table:
