@@ -24,9 +24,10 @@ from torch.nn.utils.rnn import pad_sequence
 from onlstm import files
 from onlstm.layer import ONLSTM
 from onlstm.paper.logic.classifier import Batch, Classifier, Problems
-from onlstm.paper.logic.data import Data, Source
-from onlstm.paper.logic.encoders import ModelConfig, Recurrent
-from onlstm.paper.logic.training import ClassifierTraining, TrainConfig
+from onlstm.paper.logic.config import ModelConfig, Source, TrainConfig
+from onlstm.paper.logic.data import Data
+from onlstm.paper.logic.encoders import Recurrent
+from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.train import fit
 
 ROOT = Path(__file__).resolve().parents[1]

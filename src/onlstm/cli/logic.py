@@ -1,20 +1,20 @@
 """The command logic: encoders trained on short formulas and tested on longer ones."""
 
-import math
-import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from onlstm.cli.console import Json, Progress, aligned, json_text, many, say
-from onlstm.cli.inputs import Threads, set_threads
+from onlstm import files
+from onlstm.cli.console import Json, Progress, emit, many, say
+from onlstm.cli.inputs import Threads, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.cli.train import epochs_shown
 from onlstm.errors import UserError
+from onlstm.paper.logic.config import ModelConfig, Source, TrainConfig
 
 _OUT = Path("runs/logic")
 
@@ -23,165 +23,90 @@ _OUT = Path("runs/logic")
 def logic(
     *words: Annotated[str, Parameter(help="With --eval, files of pairs; with --predict, two formulas.")],
     data: Annotated[
-        Path | None, Parameter(help="Folder or zip with files train0 … test12 (default: pairs are drawn).")
+        Path | None, Parameter(help="Folder or archive with files train0 … test12 (default: pairs are generated).")
     ] = None,
     encoder: Annotated[
-        list[str] | None, many("onlstm, lstm, tree-lstm, majority, or module:name of your own (default: these four).")
-    ] = None,
-    seeds: Annotated[int | None, Parameter(help="How many seeds of each encoder (default: 3).")] = None,
+        Sequence[str], many("onlstm, lstm, tree-lstm, majority, or module:name of your own (default: these four).")
+    ] = (),
+    seeds: Annotated[int | None, Parameter(help="Number of seeds of each encoder (default: 3).")] = None,
     seed: Annotated[int, Parameter(help="The first of them.")] = 0,
-    max_train_ops: Annotated[
-        int | None, Parameter(help="Train on formulas of at most so many operators (default: 6).")
-    ] = None,
-    pairs: Annotated[int | None, Parameter(help="Pairs to draw without --data (default: 500000).")] = None,
+    max_train_ops: Annotated[int, Parameter(help="Train on formulas of at most this many operators.")] = 6,
+    pairs: Annotated[int, Parameter(help="Pairs to generate without --data.")] = 500_000,
     epochs: Annotated[int | None, Parameter(help="Passes over the pairs (default: 50).")] = None,
     out: Annotated[Path, Parameter(help="Run folder, with one in it for each encoder and seed.")] = _OUT,
-    resume: Annotated[
-        bool, Parameter(negative="", help="Go on with the run in --out; what is done is not done again.")
-    ] = False,
+    resume: Annotated[bool, Parameter(help="Continue the run in --out, with its settings.")] = False,
     eval: Annotated[Path | None, Parameter(help="Test this run on files of pairs, with any six variables.")] = None,
     predict: Annotated[Path | None, Parameter(help="Ask this run for the relation of two formulas.")] = None,
     threads: Threads = None,
     json: Json = False,
-    **settings: Annotated[
-        dict[str, str],
-        Parameter(help="Other settings: --model.chunk-size 5, --model.num-layers 2, --train.schedule cosine, …"),
-    ],
+    model: Annotated[ModelConfig, Parameter(group="Settings of the model")] = ModelConfig(),  # noqa: B008  (frozen)
+    train: Annotated[TrainConfig, Parameter(group="Settings of the training")] = TrainConfig(),  # noqa: B008
 ) -> None:
     """Print the paper's experiment on logic: accuracy by length, trained on short pairs of formulas, tested on all.
 
     Two processes can train different encoders or seeds in the same run folder at once; the last to end has all in its
-    table. A run that was interrupted goes on, bit for bit, with --resume.
+    table. An interrupted run continues, bit for bit, with --resume.
     """
     started = time.perf_counter()
     set_threads(threads)
     if eval and not predict:
-        _evaluate(eval, words, encoder or (), started, json)
+        _evaluate(eval, words, encoder, started, json)
     elif predict and not eval:
-        _predict(predict, words, encoder or (), started, json)
+        _predict(predict, words, encoder, started, json)
     elif words or eval:
-        raise UserError(
-            f'{words[0] if words else "--eval"}: say `--eval RUN FILES` or `--predict RUN "( not a )" "b"`, not both'
-        )
+        usage = '`--eval RUN FILES` or `--predict RUN "( not a )" "b"`'
+        raise UserError(f"{words[0] if words else '--eval'}: write {usage}, not both")
     else:
-        unknown = [name for name, value in settings.items() if name not in ("model", "train") or isinstance(value, str)]
-        if unknown:
-            raise UserError(f"Unknown option: --{unknown[0]}. (Settings are --model.… and --train.….)")
         for option, value, least in (("--seeds", seeds, 1), ("--seed", seed, 0)):
             if value is not None and value < least:
                 raise UserError(f"{option} {value}: at least {least} is needed")
-        source = {"path": data and str(data.resolve()), "pairs": pairs, "max_train_ops": max_train_ops}
-        chosen: dict[str, Any] = {"model": settings.get("model", {}), "train": settings.get("train", {})}
-        if epochs is not None:
-            chosen["train"] = {**chosen["train"], "epochs": epochs}
+        source = Source(path=str(data.resolve()) if data else None, pairs=pairs, max_train_ops=max_train_ops)
         asked = range(seed, seed + (seeds or 3)) if seeds or seed else ()
-        given = {key: value for key, value in source.items() if value is not None}
-        _train(given, encoder or (), asked, chosen, out, resume, started, json)
+        settings = {"source": source, "model": model, "train": train, "epochs": epochs}
+        _train(out, resume, started, json, encoders=encoder, seeds=asked, **settings)
 
 
-def _train(
-    source: dict[str, Any],
-    encoders: Any,
-    seeds: Any,
-    settings: dict[str, Any],
-    out: Path,
-    resume: bool,
-    started: float,
-    json: bool,
-) -> None:
-    from onlstm import files
-    from onlstm.paper.logic import experiment, figure
+def _train(out: Path, resume: bool, started: float, json: bool, **asked: Any) -> None:
+    from onlstm.paper.logic import experiment, figure, table
 
-    request = experiment.Request(
-        out=out,
-        encoders=encoders,
-        seeds=seeds,
-        source=source,
-        settings=settings,
-        resume=resume,
-        command=" ".join(["onlstm", *sys.argv[1:]]),
-    )
+    request = experiment.Request(out=out, resume=resume, command=command_line(), **asked)
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
-        found = experiment.run(request, progress.say, lambda: [epochs_shown(progress)])
-    if isinstance(found, int):  # a signal
-        sys.exit(128 + found)
-    drawn = [out / "logic.svg"]
-    files.write(drawn[0], figure.svg(found))
-    if figure.png(found, out / "logic.png"):
-        drawn.append(out / "logic.png")
+        result = experiment.run(request, progress.say, lambda: [epochs_shown(progress)])
+    if isinstance(result, int):  # a signal
+        sys.exit(128 + result)
+    picture = out / "logic.svg"
+    files.write(picture, figure.svg(result))
     if json:
-        more = {key: found[key] for key in ("encoders", "published", "data")}
-        print(json_text("logic", started, None, {"run": str(out), **more, "figure": list(map(str, drawn))}))
+        emit("logic", started, None, result, run=out, figure=[picture])
         return
-    print("\n".join(_table(found)))
-    print(f"{out / 'result.json'}, {', '.join(map(str, drawn))} written")
+    print(table.trainings({out.name: result}).text(), table.accuracies({out.name: result}).text(), sep="\n\n")
+    print("Accuracy in %; 12 means 12 or more operators. †: not run here, quoted second-hand (Ordered Memory, 2019).")
+    print(f"{out / 'result.json'}, {picture} written")
 
 
-def _evaluate(run: Path, paths: tuple[str, ...], encoders: Any, started: float, json: bool) -> None:
-    from onlstm.paper.logic import evaluation
+def _evaluate(run: Path, files: tuple[str, ...], encoders: Sequence[str], started: float, json: bool) -> None:
+    from onlstm.paper.logic import experiment, table
 
-    if not paths:
+    if not files:
         raise UserError(f"--eval {run}: name files of pairs to test it on")
-    found = evaluation.evaluate(run, map(Path, paths), encoders, lambda line: say(line, json))
+    result = experiment.evaluate(run, list(map(Path, files)), encoders, lambda line: say(line, json))
     if json:
-        print(json_text("logic", started, None, {"run": str(run), **found}))
+        emit("logic", started, None, result, run=run)
         return
-    counts: dict[str, int] = next(iter(found["encoders"].values()))[0]["counts"]
-    shown = [n for n, count in counts.items() if count]
-    head = ["operators", "seed", *shown, "all"]
-    body = [
-        [name, str(row["seed"]), *(f"{row['by_length'][n]:.1f}" for n in shown), f"{row['accuracy']:.1f}"]
-        for name, rows in found["encoders"].items()
-        for row in rows
-    ]
-    total = ["pairs", "", *(f"{counts[n]:,}" for n in shown), f"{sum(counts.values()):,}"]
-    print("\n".join(aligned([head, total, *body])))
+    print(table.others(result).text())
     print("Accuracy in %; 12 means 12 or more operators.")
-    if found["wrong_labels"]:
-        print(f"{found['wrong_labels']:,} relations in the files are not those of the truth tables.")
+    if result.wrong_labels:
+        print(f"{result.wrong_labels:,} relations in the files are not those of the truth tables.")
 
 
-def _predict(run: Path, words: tuple[str, ...], encoders: Any, started: float, json: bool) -> None:
-    from onlstm.paper.logic import data, evaluation
+def _predict(run: Path, formulas: tuple[str, ...], encoders: Sequence[str], started: float, json: bool) -> None:
+    from onlstm.paper.logic import experiment
 
-    if len(words) != 2:
+    if len(formulas) != 2:
         raise UserError(f'--predict {run}: two formulas in quotes are needed, such as "( a ( and b ) )" "( not c )"')
-    found = evaluation.predict(run, *words, encoders)
+    result = experiment.predict(run, *formulas, encoders, lambda line: say(line, json))
     if json:
-        print(json_text("logic", started, None, found))
+        emit("logic", started, None, result)
         return
-    if found["renamed"]:
-        print(data.said(found["renamed"]))
-    print(f"{found['run']}: {found['relation']}  {found['name']}, probability {found['probability']:.3f}")
-    verdict = "right" if found["relation"] == found["truth"] else "wrong"
-    print(f"truth tables: {found['truth']}  {found['truth_name']}; so it is {verdict}")
-
-
-def _table(found: dict[str, Any]) -> Iterator[str]:
-    """Yield the accuracies by length, ours and the published; with several seeds the mean and the deviation."""
-    from onlstm.paper.logic import figure
-
-    ops = found["data"]["max_train_ops"]
-    head = ["operators", "seeds", "valid", *map(str, range(1, 13)), "s/epoch"]
-    lines = [head]
-    for name, seeds in figure.lines(found).items():
-        rows = found["encoders"].get(name, [])
-        columns = [
-            [row["valid"] for row in rows],
-            *zip(*seeds, strict=True),
-            [row["seconds_per_epoch"] for row in rows],
-        ]
-        digits = 1 if rows else 0  # the published are whole
-        lines.append([name, str(len(rows) or ""), *(_cell(column, statistics.fmean, digits) for column in columns)])
-        if len(seeds) > 1:
-            lines.append(["", "±", *(_cell(column, statistics.stdev) for column in columns)])
-    for line in lines:
-        line.insert(3 + min(ops, 12), "|")
-    yield from aligned(lines)
-    yield "Accuracy in %; 12 means 12 or more operators; pairs left of | are as long as those trained on."
-    yield "published: not run here; quoted second-hand (Shen et al. 2019, Ordered Memory)."
-
-
-def _cell(column: Any, statistic: Any, digits: int = 1) -> str:
-    known = [value for value in column if not math.isnan(value)]
-    return f"{statistic(known):.{digits}f}" if known else ""
+    print(f"{result.run}: {result.relation}  {result.name}, probability {result.probability:.3f}")
+    print(f"truth tables: {result.truth}  {result.truth_name}")

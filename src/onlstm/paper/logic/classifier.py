@@ -5,23 +5,17 @@ formula is padded to its partner's length or computed twice.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from onlstm import __version__, files
-from onlstm.errors import UserError
-from onlstm.lm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
 from onlstm.paper.logic import encoders
-from onlstm.paper.logic.encoders import Dropout, ModelConfig
-from onlstm.paper.logic.formulas import RELATIONS, VOCABULARY, Pair, length
-from onlstm.settings import build as settings
+from onlstm.paper.logic.config import ModelConfig
+from onlstm.paper.logic.encoders import Dropout
+from onlstm.paper.logic.formulas import RELATIONS, VOCABULARY, Pair
 
 _AT_ONCE = 512
 """Pairs that are evaluated together."""
@@ -56,16 +50,15 @@ class Problems:
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> "Problems":
         place = {token: k for k, token in enumerate(VOCABULARY)}
-        label = {relation: k for k, relation in enumerate(RELATIONS)}
         known: dict[str, int] = {}
         sides = [[known.setdefault(text, len(known)) for text in (pair.left, pair.right)] for pair in pairs]
-        ids = [[place[token] for token in text.split()] for text in known]
+        formulas = [torch.tensor([place[token] for token in text.split()]) for text in known]
         return cls(
-            formulas=[torch.tensor(each) for each in ids],
-            lengths=np.array([len(each) for each in ids], np.int64),
+            formulas=formulas,
+            lengths=np.array([len(ids) for ids in formulas], np.int64),
             sides=np.array(sides, np.int64).reshape(-1, 2).T.copy(),
-            labels=np.array([label[pair.relation] for pair in pairs], np.int64),
-            operators=np.array([length(pair) for pair in pairs], np.int64),
+            labels=np.array([RELATIONS.index(pair.relation) for pair in pairs], np.int64),
+            operators=np.array([pair.length for pair in pairs], np.int64),
         )
 
     def __len__(self) -> int:
@@ -73,16 +66,13 @@ class Problems:
 
     def longest(self) -> np.ndarray:
         """Return the tokens of the longer side of each pair."""
-        found: np.ndarray = self.lengths[self.sides].max(0)
-        return found
+        return np.asarray(self.lengths[self.sides].max(0))
 
     def batch(self, rows: np.ndarray) -> Batch:
         """Return the pairs in these rows."""
         distinct, inverse = np.unique(self.sides[:, rows], return_inverse=True)
         order = np.argsort(-self.lengths[distinct], kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        sides = rank[inverse.reshape(2, -1)]
+        sides = np.argsort(order)[inverse.reshape(2, -1)]
         formulas = [self.formulas[k] for k in distinct[order]]
         return Batch(formulas, torch.from_numpy(sides), torch.from_numpy(self.labels[rows]))
 
@@ -115,50 +105,14 @@ class Classifier(nn.Module):
         """Return the logits (N, 7) of all pairs, in order, without dropout; pairs of like length are done together."""
         training = self.training
         self.eval()
-        found = torch.empty(len(problems), len(RELATIONS), dtype=next(self.parameters()).dtype)
+        logits = torch.empty(len(problems), len(RELATIONS), dtype=next(self.parameters()).dtype)
         order = np.argsort(problems.longest(), kind="stable")
         for first in range(0, len(order), _AT_ONCE):
             rows = order[first : first + _AT_ONCE]
-            found[torch.from_numpy(rows)] = self(problems.batch(rows))
+            logits[torch.from_numpy(rows)] = self(problems.batch(rows))
         self.train(training)
-        return found
+        return logits
 
     def right(self, problems: Problems) -> np.ndarray:
         """Return of each pair whether its relation is found."""
-        found: np.ndarray = self.logits(problems).argmax(-1).numpy() == problems.labels
-        return found
-
-
-def save_description(model: Classifier, folder: Path, **more: Any) -> None:
-    """Write config.json: what the model is, and more about the run."""
-    described = {"format_version": FORMAT_VERSION, "kind": "logic", "onlstm_version": __version__}
-    files.write(folder / CONFIG, files.json_text({**described, "model": asdict(model.config), **more}) + "\n")
-
-
-def save_weights(model: Classifier, folder: Path) -> None:
-    files.write(folder / WEIGHTS, save({name: value.contiguous() for name, value in model.state_dict().items()}))
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """Return what config.json says of a run."""
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder}: not a run of `onlstm logic`: no {CONFIG} there")
-    described = dict(read_config(folder))
-    if described.get("kind") != "logic":
-        raise UserError(f"{folder}: a run of another command, not of `onlstm logic`")
-    return described
-
-
-def load_model(folder: Path) -> Classifier:
-    """Return the classifier of a run with its best weights, in evaluation mode."""
-    path = folder / WEIGHTS
-    model = Classifier(settings(ModelConfig, read_description(folder)["model"], "model"))
-    try:
-        tensors = load(path.read_bytes())
-        dtype = next(iter(tensors.values())).dtype
-        model.to(dtype).load_state_dict(tensors)
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing; was training cut off before its first epoch? Go on with --resume") from None
-    except (SafetensorError, OSError, RuntimeError, StopIteration) as error:
-        raise UserError(f"{path}: damaged, or not that of {CONFIG} ({str(error).splitlines()[0]})") from None
-    return model.eval()
+        return np.asarray(self.logits(problems).argmax(-1).numpy() == problems.labels)

@@ -1,49 +1,100 @@
-"""The content of a logic result: what `onlstm logic` writes and the pages read. No torch here."""
+"""What `onlstm logic` measures: rows for its JSON, its table, its figure and the pages. No torch here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 
-@dataclass(frozen=True, kw_only=True)
-class Pairs:
-    """Where the pairs of formulas come from."""
+from onlstm.paper.logic.config import Source
 
-    path: str | None = None
-    """None: they were generated."""
-    pairs: int
-    max_train_ops: int
-    """Operators of the longest formula that was trained on."""
+LENGTHS = range(1, 13)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One encoder of one seed, tested by the number of operators."""
+class Tested:
+    """Accuracy in % by the number of operators."""
 
-    seed: int | None = None
-    epochs: int
-    best_epoch: int | None = None
-    valid: float
     by_length: Mapping[str, float | None]
+    """None where there is no pair."""
     n: int
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(lengths: np.ndarray, right: np.ndarray, shown: Iterable[int] = LENGTHS) -> dict[str, Any]:
+        """Return the fields, from the length of each pair and whether its relation was found."""
+        parts = {str(n): right[lengths == n] for n in shown}
+        counts = {n: len(part) for n, part in parts.items()}
+        by_length = {n: 100 * float(part.mean()) if len(part) else None for n, part in parts.items()}
+        return {"by_length": by_length, "n": sum(counts.values()), "counts": counts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Tested):
+    """One encoder of one seed."""
+
+    seed: int | None
+    epochs: int
+    best_epoch: int = 0
+    valid: float
     seconds_per_epoch: float
     seconds: float = 0.0
-    parameters: int | None = None
+    parameters: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Those that are not the authors'."""
     command: str = ""
     """The one that began the training."""
-    relation: str | None = None
+    relation: str = ""
     """What the majority class answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class Experiment:
     """All encoders of a run folder that are finished."""
 
-    data: Pairs
+    data: Source
     encoders: Mapping[str, Sequence[Row]]
     published: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content(Experiment):
+    """A result file."""
+
     figure: str | None = None
     """A picture of the curves, relative to the repository."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherRow(Tested):
+    """One classifier on other files of pairs."""
+
+    seed: int
+    run: str
+    accuracy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The classifiers of a run on other files of pairs."""
+
+    files: Sequence[str]
+    renamed: Mapping[str, str]
+    """The new name of each variable, if the files have others than a to f."""
+    wrong_labels: int
+    """Relations in the files that are not those of the truth tables."""
+    encoders: Mapping[str, Sequence[OtherRow]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """The relation of two formulas, as the best classifier of a run and as the truth tables have it."""
+
+    relation: str
+    name: str
+    probability: float
+    truth: str
+    truth_name: str
+    probabilities: Mapping[str, float]
+    renamed: Mapping[str, str]
+    run: str

@@ -1,46 +1,30 @@
-"""The pairs of an experiment, and accuracy by length."""
+"""The pairs of an experiment: to train on, to validate with, to test on. No torch here."""
 
-import statistics
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from onlstm.errors import UserError
 from onlstm.paper.logic import formulas
+from onlstm.paper.logic.config import Source
+from onlstm.paper.logic.content import LENGTHS, Row, Tested
 from onlstm.paper.logic.formulas import Pair
-from onlstm.paper.logic.generate import generate, split
+from onlstm.paper.logic.generate import generate
 
-LENGTHS = range(1, 13)
+_PARTS = ("train", "test")
+_TRAIN = 0.85
+"""Share of the generated pairs of each length that is trained on; the rest is for the test."""
 _VALID = 10
-"""Every so many-th training pair is for validation."""
-
+"""One training pair in ten is for validation."""
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where pairs come from."""
-
-    path: str | None = None
-    """Folder or zip with files train0 …, test0 …; None: they are generated."""
-    pairs: int = 500_000
-    """To draw, before duplicates are removed and some are set apart for the test; so many gave the published files."""
-    max_train_ops: int = 6
-    """Operators of the longest pairs to train on."""
-
-    def __post_init__(self) -> None:
-        for option, value in {"--max-train-ops": self.max_train_ops, "--pairs": self.pairs}.items():
-            if value < 1:
-                raise UserError(f"{option} {value}: at least 1 is needed")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Data:
-    """Pairs to train on, to choose weights by, and to test."""
+    """Pairs in three parts."""
 
     train: list[Pair]
     valid: list[Pair]
@@ -48,46 +32,44 @@ class Data:
 
     @classmethod
     def load(cls, source: Source, say: Say = lambda line: None) -> "Data":
-        """Return the pairs of a source; variables with other names are renamed, and said."""
+        """Return the pairs of a source; variables with other names are renamed, which `say` is told."""
         if source.path is None:
-            say(f"Drawing {source.pairs:,} pairs …")
-            groups = split(generate(source.pairs, seed=0))
+            say(f"Generating {source.pairs:,} pairs …")
+            groups = generate(source.pairs, seed=0).values()
+            train = [pair for group in groups for pair in group[: int(_TRAIN * len(group))]]
+            test = [pair for group in groups for pair in group[int(_TRAIN * len(group)) :]]
         else:
-            groups = formulas.published(source.path)
-        short = [pair for n in sorted(groups["train"]) if n <= source.max_train_ops for pair in groups["train"][n]]
-        test = [pair for n in sorted(groups["test"]) for pair in groups["test"][n] if formulas.length(pair) in LENGTHS]
-        renamed, names = formulas.rename([*short, *test])
-        if names:
-            say(said(names))
-        short, test = renamed[: len(short)], renamed[len(short) :]
-        train = [pair for k, pair in enumerate(short, 1) if k % _VALID]
-        if len(short) < _VALID:
+            files = formulas.read(source.path)
+            train, test = ([p for name in files if name.startswith(part) for p in files[name]] for part in _PARTS)
+            for part, pairs in zip(_PARTS, (train, test), strict=True):
+                if not pairs:
+                    raise UserError(f"{source.path}: no pairs in files {part}0, {part}1, …; a folder of them is needed")
+        train = [pair for pair in train if pair.length <= source.max_train_ops]
+        test = [pair for pair in test if pair.length in LENGTHS]
+        if len(train) < _VALID:
             raise UserError(
-                f"--max-train-ops {source.max_train_ops}: {len(short)} pairs to train on; {_VALID} are needed at least"
+                f"max_train_ops {source.max_train_ops}: {len(train)} pairs to train on; {_VALID} are needed"
             )
-        return cls(train=train, valid=short[_VALID - 1 :: _VALID], test=test)
+        pairs, names = formulas.rename([*train, *test])
+        if names:
+            say(renaming(names))
+        short = pairs[: len(train)]
+        rest = [pair for k, pair in enumerate(short, 1) if k % _VALID]
+        return cls(train=rest, valid=short[_VALID - 1 :: _VALID], test=pairs[len(train) :])
 
     def digest(self) -> int:
         """Return a number that tells these training pairs from others."""
         return zlib.crc32("\n".join("\t".join(pair) for pair in (*self.train, *self.valid)).encode())
 
-
-def majority(data: Data) -> dict[str, Any]:
-    """Return the row of the answer that is right most often in training."""
-    common = Counter(pair.relation for pair in data.train).most_common(1)[0][0]
-    right = np.array([pair.relation == common for pair in data.test])
-    lengths = np.array([formulas.length(pair) for pair in data.test])
-    valid = 100 * statistics.mean(pair.relation == common for pair in data.valid)
-    row = {"seed": None, "epochs": 0, "valid": valid, "relation": common, "seconds_per_epoch": 0.0}
-    return row | by_length(lengths, right)
+    def majority(self) -> Row:
+        """Return the row of the answer that is right most often in training."""
+        relation = Counter(pair.relation for pair in self.train).most_common(1)[0][0]
+        valid = 100 * float(np.mean([pair.relation == relation for pair in self.valid]))
+        right = np.array([pair.relation == relation for pair in self.test])
+        tested = Tested.of(np.array([pair.length for pair in self.test]), right)
+        return Row(seed=None, epochs=0, valid=valid, relation=relation, seconds_per_epoch=0.0, **tested)
 
 
-def by_length(lengths: np.ndarray, right: np.ndarray, shown: Iterable[int] = LENGTHS) -> dict[str, Any]:
-    """Return accuracies in % by length, null where there is no pair, and the number of pairs tested."""
-    parts = {str(n): right[lengths == n] for n in shown}
-    by_length = {n: 100 * float(part.mean()) if len(part) else None for n, part in parts.items()}
-    return {"by_length": by_length, "n": sum(map(len, parts.values())), "counts": {n: len(p) for n, p in parts.items()}}
-
-
-def said(names: Mapping[str, str]) -> str:
+def renaming(names: Mapping[str, str]) -> str:
+    """Return the line about renamed variables."""
     return "Variables renamed: " + ", ".join(f"{old} is {new}" for old, new in names.items())

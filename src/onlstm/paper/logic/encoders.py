@@ -1,8 +1,8 @@
-"""From formulas to vectors: the recurrent encoders of the paper, a Tree-LSTM along the brackets, and anybody's own.
+"""From formulas to vectors: the recurrent encoders of the paper, a Tree-LSTM along the brackets, and your own.
 
 An encoder is a module with an attribute `size` (D) whose `forward` takes distinct formulas, longest first, each a
-tensor of places in `VOCABULARY`, and returns their vectors (B, D). A class or function that makes one from a
-`ModelConfig` joins the table by its address: `onlstm logic --encoder onlstm mine:MeanOfWords`, with mine.py
+tensor of places in `VOCABULARY`, and returns their vectors (B, D). Name the class or function that makes one from a
+`ModelConfig` to add it to the table: `onlstm logic --encoder onlstm mine:MeanOfWords`, with mine.py
 
     class MeanOfWords(torch.nn.Module):
         def __init__(self, config):
@@ -15,61 +15,27 @@ tensor of places in `VOCABULARY`, and returns their vectors (B, D). A class or f
 """
 
 import importlib
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from onlstm.errors import UserError, at_least, nearest
+from onlstm.errors import UserError, nearest
 from onlstm.kernels import ops
 from onlstm.layer import ONLSTM
+from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.formulas import VOCABULARY
 
-State = tuple[Tensor, Tensor]
 _CUTS = (3, 5, 7)
 """Where a batch of the published pairs branches most: there is a fifth less to compute than without."""
 _OPEN = (-1e3, 1e3, 1e3, -1e3)
-"""Logits of two master gates over one chunk, free to write it: after the softmax exactly (0, 1) and (1, 0)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """Sizes of a classifier of pairs; the defaults are the paper's."""
-
-    encoder: str = "onlstm"
-    """A name in `ENCODERS`, or the address `module:name` of what makes an encoder."""
-    embedding_size: int = 128
-    """Of a token."""
-    hidden_size: int = 400
-    """Of a layer, and of the classifier's hidden layer."""
-    num_layers: int = 1
-    """Recurrent layers."""
-    chunk_size: int = 10
-    """Neurons of an ON-LSTM that share a master gate."""
-    free_last_chunk: bool = False
-    """Let the ON-LSTM write its last chunk, which in the paper's cell stays zero."""
-    dropout: float = 0.2
-    """On embeddings, between layers and in the classifier."""
-    weight_dropout: float = 0.0
-    """Drop-connect on the recurrent weights of an ON-LSTM."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Tokens that a formula may have."""
-        return len(VOCABULARY)
-
-    def __post_init__(self) -> None:
-        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1)
-        for name in ("dropout", "weight_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"model.{name} {getattr(self, name)}: from 0 to less than 1 is needed")
+"""Logits of two master gates over one chunk, open to write it: after the softmax exactly (0, 1) and (1, 0)."""
 
 
 class Dropout(nn.Dropout):
@@ -80,7 +46,7 @@ class Dropout(nn.Dropout):
 
 
 class Recurrent(nn.Module):
-    """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and equal beginnings are computed once.
+    """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and equal prefixes are computed once.
 
     Formulas are read up to each of `_CUTS` in turn, those that are still equal there as one (and with one dropout).
     """
@@ -96,14 +62,9 @@ class Recurrent(nn.Module):
         if config.encoder == "lstm":
             self.rnn = nn.LSTM(*sizes, dropout=between)
             return
+        chunks: Any = {"chunk_size": config.chunk_size, "free_last_chunk": config.free_last_chunk}
         try:
-            self.rnn = ONLSTM(
-                *sizes,
-                dropout=between,
-                chunk_size=config.chunk_size,
-                weight_dropout=config.weight_dropout,
-                free_last_chunk=config.free_last_chunk,
-            )
+            self.rnn = ONLSTM(*sizes, dropout=between, weight_dropout=config.weight_dropout, **chunks)
         except ValueError as error:
             raise UserError(f"model.chunk_size: {error}") from None
 
@@ -116,7 +77,7 @@ class Recurrent(nn.Module):
         last = []
         for part, rows in zip(parts, words.split([len(part.tokens) for part in parts]), strict=True):
             for k, (w_ih, w_hh, bias, chunk_size) in enumerate(layers):
-                h, c = (each.index_select(0, part.parents) for each in states[k])
+                h, c = (state.index_select(0, part.parents) for state in states[k])
                 rows = F.dropout(rows, self.rnn.dropout, self.training and k > 0)
                 rows, h, c, *_ = ops.scan(rows, w_ih, w_hh, bias, h, c, part.sizes, chunk_size)
                 states[k] = h, c
@@ -144,14 +105,14 @@ def _with_masters(lstm: Tensor, masters: Tensor) -> Tensor:
 
 
 class _Part(NamedTuple):
-    """What lies between two cuts, of each distinct beginning."""
+    """The tokens between two cuts, of each distinct prefix."""
 
     tokens: Tensor
-    """Of one time step after the other, longest first."""
+    """Time step by time step, longest first."""
     sizes: Tensor
     """How many there are at each time step."""
     parents: Tensor
-    """Which of the previous part each goes on from."""
+    """The prefix in the previous part that each continues."""
 
 
 def _parts(formulas: Sequence[Tensor]) -> tuple[list[_Part], Tensor]:
@@ -209,7 +170,9 @@ class TreeLSTM(nn.Module):
             h, c = torch.cat([h, h_leaf]), torch.cat([c, c_leaf])
         return torch.index_select(h, 0, levels[0].places(roots))
 
-    def _parents(self, h: Tensor, c: Tensor, children: Sequence[Tensor], halves: Sequence[Tensor]) -> State:
+    def _parents(
+        self, h: Tensor, c: Tensor, children: Sequence[Tensor], halves: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """Return the states over left and right children; each child's part of the product is computed once."""
         gates: Tensor = self.compose.bias
         for side, weight in zip(children, halves, strict=True):
@@ -228,7 +191,7 @@ class _Level:
         self.inner: dict[tuple[int, int], int] = {}
         """By the numbers of their children one level below."""
         self.leaves: dict[tuple[int, int], int] = {}
-        """By token, and the how many-th of its kind in its formula it is: within one, dropouts differ."""
+        """By token and its number among the equal ones of its formula: within one, dropouts differ."""
 
     def places(self, numbers: Iterable[int]) -> Tensor:
         """Return where nodes stand when the leaves are behind the others."""
@@ -265,7 +228,6 @@ ENCODERS: dict[str, Callable[[ModelConfig], nn.Module]] = {
     "lstm": Recurrent,
     "tree-lstm": TreeLSTM,
 }
-"""What makes an encoder, by name."""
 
 
 def build(config: ModelConfig) -> nn.Module:
@@ -275,17 +237,16 @@ def build(config: ModelConfig) -> nn.Module:
     >>> encoder([torch.tensor([VOCABULARY.index(token) for token in "( not a )".split()])]).shape
     torch.Size([1, 6])
     """
-    name, colon, attribute = config.encoder.partition(":")
+    module, colon, attribute = config.encoder.partition(":")
     if config.encoder in ENCODERS:
         return ENCODERS[config.encoder](config)
     if not colon:
         hint = nearest(config.encoder, [*ENCODERS, "majority"])
         raise UserError(f"--encoder {config.encoder}: no such encoder; {hint} Or module:name, for your own.")
-    here = os.getcwd()  # where `python -m` would look, too  # noqa: PTH109
-    if here not in sys.path:
+    if (here := str(Path.cwd())) not in sys.path:  # where `python -m` would look, too
         sys.path.insert(0, here)
     try:
-        encoder = getattr(importlib.import_module(name), attribute)(config)
+        encoder = getattr(importlib.import_module(module), attribute)(config)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"--encoder {config.encoder}: {error}") from None
     if not isinstance(encoder, nn.Module) or not isinstance(getattr(encoder, "size", None), int):
@@ -294,6 +255,6 @@ def build(config: ModelConfig) -> nn.Module:
 
 
 def _embedding(config: ModelConfig) -> nn.Embedding:
-    found = nn.Embedding(config.vocab_size, config.embedding_size)
-    nn.init.uniform_(found.weight, -0.1, 0.1)
-    return found
+    embedding = nn.Embedding(config.vocab_size, config.embedding_size)
+    nn.init.uniform_(embedding.weight, -0.1, 0.1)
+    return embedding

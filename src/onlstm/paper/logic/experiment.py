@@ -1,31 +1,33 @@
 """`onlstm logic`: encoders trained on short pairs of formulas and tested on longer ones. The paper's section 5.4.
 
 A run folder holds a folder for each encoder and seed (config.json, model.safetensors, trainer.pt, log.jsonl and, when
-it is done, result.json) and the result.json of all that are done. Jobs can be run by several processes at once.
+it is finished, result.json) and the result.json of all that are. Several processes can work in it at once.
 """
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
-from onlstm import files
+from onlstm import __version__, files
 from onlstm.errors import UserError
-from onlstm.lm import folder as store
-from onlstm.paper import results_old as results
-from onlstm.paper.logic import classifier
+from onlstm.lm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
+from onlstm.paper import results
+from onlstm.paper.logic import formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
-from onlstm.paper.logic.data import Data, Say, Source, by_length, majority
-from onlstm.paper.logic.encoders import ModelConfig
-from onlstm.paper.logic.evaluation import result, runs
-from onlstm.paper.logic.training import ClassifierTraining, TrainConfig
-from onlstm.paper.published import published as quoted
-from onlstm.settings import build
+from onlstm.paper.logic.config import ModelConfig, Source, TrainConfig
+from onlstm.paper.logic.content import Evaluation, Experiment, OtherRow, Prediction, Row, Tested
+from onlstm.paper.logic.data import Data, Say, renaming
+from onlstm.paper.logic.training import ClassifierTraining
+from onlstm.paper.published import published
 from onlstm.train import checkpoint, fit
-from onlstm.train.fit import Listener, Stop
+from onlstm.train.fit import Listener
 
 MAJORITY = "majority"
 ENCODERS, SEEDS = ("onlstm", "lstm", "tree-lstm"), 3
@@ -33,202 +35,258 @@ ENCODERS, SEEDS = ("onlstm", "lstm", "tree-lstm"), 3
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What `onlstm logic` was asked for; what is not said has its default or, with `resume`, the run's own value."""
+    """What `onlstm logic` was asked for; with `resume`, settings that have their default are those of the run."""
 
     out: Path
     encoders: Sequence[str] = ()
     seeds: Sequence[int] = ()
-    source: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `Source`."""
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Fields of `ModelConfig` and `TrainConfig`, as `model` and `train`."""
+    source: Source = Source()  # noqa: RUF009  (frozen)
+    model: ModelConfig = ModelConfig()  # noqa: RUF009
+    train: TrainConfig = TrainConfig()  # noqa: RUF009
+    epochs: int | None = None
+    """Instead of those of `train`."""
     resume: bool = False
     command: str = ""
     """As the user typed it, for result.json."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Job:
-    """One encoder and seed."""
+class Job:
+    """One encoder and seed, as config.json in its folder describes it."""
 
-    folder: Path
-    seed: int
-    source: Source
     model: ModelConfig
+    seed: int
+    command: str = ""
+    """The one that began it."""
+    source: Source
     train: TrainConfig
-    command: str
-    """That began it."""
 
-    def described(self) -> dict[str, Any]:
-        more = {"source": asdict(self.source), "train": asdict(self.train)}
-        return {"seed": self.seed, "command": self.command, **more}
+    @classmethod
+    def read(cls, folder: Path) -> "Job":
+        if not (folder / CONFIG).is_file():
+            raise UserError(f"{folder}: not a run of `onlstm logic`: no {CONFIG} there")
+        described = read_config(folder)
+        if described.get("kind") != "logic":
+            raise UserError(f"{folder}: a run of another command, not of `onlstm logic`")
+        return results.typed(cls, described, str(folder / CONFIG))
+
+    def write(self, folder: Path) -> None:
+        head = {"format_version": FORMAT_VERSION, "kind": "logic", "onlstm_version": __version__}
+        files.write(folder / CONFIG, files.json_text(head | results.plain(self)) + "\n")
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that are not the authors'."""
-        plain = asdict(ModelConfig(encoder=self.model.encoder)) | asdict(TrainConfig())
-        return {key: value for key, value in (asdict(self.model) | asdict(self.train)).items() if value != plain[key]}
+        own = _differences(self.model, ModelConfig(encoder=self.model.encoder))
+        return own | _differences(self.train, TrainConfig())
+
+
+def jobs(run: Path, encoders: Sequence[str] = ()) -> dict[Path, Job]:
+    """Return the jobs of a run, of the encoders named or all, by folder; `run` may be the folder of one."""
+    if not run.is_dir():
+        raise UserError(f"{run}: no such run folder")
+    folders = [run] if (run / CONFIG).exists() else sorted(path.parent for path in run.glob(f"*/{CONFIG}"))
+    if not folders:
+        raise UserError(f"{run}: not a run of `onlstm logic`: no {CONFIG} in it or its folders")
+    every = {folder: Job.read(folder) for folder in folders}
+    chosen = {folder: job for folder, job in every.items() if not encoders or job.model.encoder in encoders}
+    if not chosen:
+        known = ", ".join(sorted({job.model.encoder for job in every.values()}))
+        raise UserError(f"--encoder {' '.join(encoders)}: {run} has only {known}")
+    return chosen
+
+
+def load_model(folder: Path) -> Classifier:
+    """Return the classifier of a job with its best weights, in evaluation mode."""
+    path, model = folder / WEIGHTS, Classifier(Job.read(folder).model)
+    try:
+        tensors = load_file(path)
+        model.to(next(iter(tensors.values())).dtype).load_state_dict(tensors)
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: missing; was training cut off before its first epoch? Continue with --resume"
+        ) from None
+    except (SafetensorError, OSError, RuntimeError, StopIteration) as error:
+        raise UserError(f"{path}: damaged, or does not fit {CONFIG} ({str(error).splitlines()[0]})") from None
+    return model.eval()
+
+
+def result(folder: Path) -> Row | None:
+    """Return the row of a job; None if it is not finished."""
+    with suppress(UserError):
+        record = results.typed(Experiment, results.read(folder / "result.json"), str(folder))
+        return next(row for rows in record.encoders.values() for row in rows)
+    return None
 
 
 def run(
     request: Request, say: Say = lambda line: None, listeners: Callable[[], Sequence[Listener]] = tuple
-) -> dict[str, Any] | signal.Signals:
-    """Train and test what is asked for and return the contents of result.json, or the signal that ended it early.
+) -> Experiment | signal.Signals:
+    """Train and test what is asked for and return all that is finished, or the signal that ended it early.
 
     `listeners` makes those of one job.
     """
-    jobs = _jobs(request)
-    source = jobs[0].source if jobs else Source(**request.source)
+    wanted = _wanted(request)
+    source = next((job.source for job in wanted.values()), request.source)
     data = Data.load(source, say)
-    say(f"{len(data.train):,} pairs to train on, {len(data.valid):,} for validation, {len(data.test):,} to test.")
+    say(f"{len(data.train):,} pairs to train on, {len(data.valid):,} for validation, {len(data.test):,} to test on.")
     test = Problems.of(data.test)
-    for number, job in enumerate(jobs, 1):
+    for number, (folder, job) in enumerate(wanted.items(), 1):
         name = f"{job.model.encoder}, seed {job.seed}"
-        if request.resume and _done(job):
-            say(f"{name}: done already")
+        row = result(folder) if request.resume else None
+        if row and row.epochs >= job.train.epochs:
+            say(f"{name}: already finished")
             continue
-        say(f"{name} ({number} of {len(jobs)})")
-        if ended := _train(job, data, test, request, say, listeners()):
-            return ended
+        say(f"{name} ({number} of {len(wanted)})")
+        if received := _train(folder, job, data, test, request.resume, say, listeners()):
+            return received
     try:
         request.out.mkdir(parents=True, exist_ok=True)  # if the majority alone was asked for
     except OSError as error:
         raise UserError(f"--out {request.out}: {error.strerror}") from None
-    rows = {**_finished(request.out), MAJORITY: [majority(data)]}
-    return _save(request.out, request.command, None, source, rows)
-
-
-def published() -> dict[str, dict[str, float]]:
-    """Return published accuracies by model and length; none of them was run here."""
-    rows = [row for row in quoted("logic") if not row.source.startswith("measured")]
-    return {row.row: {length: float(value) for length, value in row.values.items()} for row in rows}
-
-
-def _jobs(request: Request) -> list[_Job]:
-    """Return what is to be trained, each with its settings."""
-    begun: dict[tuple[str, int], dict[str, Any]] = {}
-    if request.resume:
-        for folder in runs(request.out):
-            described = classifier.read_description(folder)
-            begun[described["model"]["encoder"], described["seed"]] = described
-    defaults: dict[str, Any] = next(iter(begun.values()), {"model": {}, "train": {}, "source": {}})
-    asked = [(name, seed) for name in request.encoders or ENCODERS for seed in request.seeds or range(SEEDS)]
-    wanted = [key for key in begun if not request.encoders or key[0] in request.encoders]
-    if not request.resume or request.seeds or not wanted:
-        wanted = asked
-    jobs = []
-    for name, seed in dict.fromkeys(key for key in wanted if key[0] != MAJORITY):
-        before = begun.get((name, seed))
-        stored = before or defaults
-        model = {**stored["model"], **request.settings.get("model", {}), "encoder": name}
-        train = {**stored["train"], **request.settings.get("train", {})}
-        source = {**stored["source"], **request.source}
-        job = _Job(
-            folder=request.out / f"{name.replace(':', '.')}-{seed}",
-            seed=seed,
-            source=Source(**source),
-            model=build(ModelConfig, model, "model"),
-            train=build(TrainConfig, train, "train"),
-            command=(before or {}).get("command", request.command),
-        )
-        if before:
-            _same(job, before)
-        jobs.append(job)
-    if any(job.source != jobs[0].source for job in jobs):
-        raise UserError(f"{request.out}: its jobs have different data; name those of one --encoder")
-    for job in jobs:
-        Classifier(job.model)  # now, not after hours: a mistake in the settings
-    return jobs
-
-
-def _same(job: _Job, before: Mapping[str, Any]) -> None:
-    """Refuse to go on with other settings; the number of epochs may change."""
-    for part, now in {"model": asdict(job.model), **job.described()}.items():
-        for key, value in now.items() if isinstance(now, dict) else ():
-            if key not in ("epochs", "checkpoint_minutes", "log_steps") and before[part][key] != value:
-                raise UserError(f"{job.folder}: {part}.{key} was {before[part][key]}, not {value}; name another --out")
-
-
-def _done(job: _Job) -> bool:
-    found = result(job.folder)
-    return found is not None and found["epochs"] >= job.train.epochs
-
-
-def _finished(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the results of all jobs in a run folder that are done, by encoder."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(out.glob(f"*/{store.CONFIG}")):
+    rows: dict[str, list[Row]] = {name: [] for name in ENCODERS}
+    for path in sorted(request.out.glob(f"*/{CONFIG}")):
         if row := result(path.parent):
-            found.setdefault(classifier.read_description(path.parent)["model"]["encoder"], []).append(row)
-    order = [*ENCODERS, *found]
-    return dict(sorted(found.items(), key=lambda item: order.index(item[0])))
+            rows.setdefault(Job.read(path.parent).model.encoder, []).append(row)
+    finished = {name: seeds for name, seeds in rows.items() if seeds}
+    return _save(request.out, request.command, None, source, {**finished, MAJORITY: [data.majority()]})
+
+
+def _wanted(request: Request) -> dict[Path, Job]:
+    """Return what is to be trained, by folder, each with its settings."""
+    begun = jobs(request.out) if request.resume else {}
+    base = next(iter(begun.values()), Job(model=ModelConfig(), seed=0, source=Source(), train=TrainConfig()))
+    names = [name for name in request.encoders or ENCODERS if name != MAJORITY]
+    keys = [(name, seed) for name in names for seed in request.seeds or range(SEEDS)]
+    if not request.seeds:
+        here = [(job.model.encoder, job.seed) for job in begun.values()]
+        keys = [key for key in here if not request.encoders or key[0] in request.encoders] or keys
+    wanted = {}
+    for name, seed in dict.fromkeys(keys):
+        folder = request.out / f"{name.replace(':', '.')}-{seed}"
+        new = replace(base, seed=seed, command=request.command, model=replace(base.model, encoder=name))
+        wanted[folder] = _updated(begun.get(folder, new), request)
+        Classifier(wanted[folder].model)  # a mistake in the settings shows now, not after hours
+        if folder in begun:
+            _check_same(folder, begun[folder], wanted[folder])
+    return wanted
+
+
+def _updated(job: Job, request: Request) -> Job:
+    """Return the job with the settings of the request that are not defaults."""
+    model = replace(job.model, **_differences(request.model, ModelConfig(encoder=request.model.encoder)))
+    train = replace(job.train, **_differences(request.train, TrainConfig()))
+    source = replace(job.source, **_differences(request.source, Source()))
+    return replace(job, model=model, source=source, train=replace(train, epochs=request.epochs or train.epochs))
+
+
+def _check_same(folder: Path, before: Job, now: Job) -> None:
+    """Refuse to continue with other settings."""
+    for part in ("source", "model", "train"):
+        for key, value in _differences(getattr(now, part), getattr(before, part)).items():
+            if key not in ("epochs", "checkpoint_minutes", "log_steps"):
+                was = getattr(getattr(before, part), key)
+                raise UserError(f"{folder}: {part}.{key} was {was}, not {value}; name another --out")
+
+
+def _differences(settings: object, others: object) -> dict[str, Any]:
+    return {key: value for key, value in vars(settings).items() if value != getattr(others, key)}
 
 
 def _train(
-    job: _Job, data: Data, test: Problems, request: Request, say: Say, listeners: Sequence[Listener]
+    folder: Path, job: Job, data: Data, test: Problems, resume: bool, say: Say, listeners: Sequence[Listener]
 ) -> signal.Signals | None:
     """Train a job, test its best weights and write its result; return the signal that ended it early."""
-    with checkpoint.lock(job.folder):
-        files.clear_halves(job.folder, checkpoint.NAME, store.WEIGHTS, store.CONFIG, "result.json")
-        begun = (job.folder / checkpoint.NAME).exists()
-        if begun and not request.resume:
-            raise UserError(f"{job.folder}: there is a run already: go on with --resume, or name another --out")
+    with checkpoint.lock(folder), fit.Stop() as stop:
+        files.clear_halves(folder, checkpoint.NAME, WEIGHTS, CONFIG, "result.json")
+        begun = (folder / checkpoint.NAME).exists()
+        if begun and not resume:
+            raise UserError(f"{folder}: there is a run already: continue it with --resume, or name another --out")
         torch.manual_seed(job.seed)
-        model = Classifier(job.model)
-        about = {"digest": data.digest()}
-        parts = Problems.of(data.train), Problems.of(data.valid)
-        training = ClassifierTraining(model, *parts, job.train, job.folder, seed=job.seed, about=about)
+        problems = Problems.of(data.train), Problems.of(data.valid)
+        training = ClassifierTraining(Classifier(job.model), *problems, job.train, folder, seed=job.seed)
+        training.about = {"digest": data.digest()}
         if begun:
-            content = checkpoint.load(job.folder)
-            if content["about"] != about:
-                raise UserError(f"{job.folder}: the pairs are no longer those it was trained on; name another --out")
+            content = checkpoint.load(folder)
+            if content["about"] != training.about:
+                raise UserError(f"{folder}: the pairs are no longer those it was trained on; name another --out")
             fit.restore(training, content)
-            say(f"Going on from step {training.progress.step:,} (epoch {training.progress.epoch + 1})")
-        classifier.save_description(model, job.folder, **job.described())
+            say(f"Continuing from step {training.progress.step:,} (epoch {training.progress.epoch + 1})")
+        job.write(folder)
         if not begun:
             fit.save(training)
-        with Stop() as stop:
-            if not fit.fit(training, listeners, stop=stop):
-                say(f"Stopped at step {training.progress.step:,}; saved in {job.folder}: go on with --resume")
-                return stop.received
-        _test(job, training, test)
+        if not fit.fit(training, listeners, stop=stop):
+            say(f"Stopped at step {training.progress.step:,}; saved in {folder}: continue with --resume")
+            return stop.received
+        progress, model = training.progress, load_model(folder)
+        row = Row(
+            seed=job.seed,
+            epochs=progress.epoch,
+            best_epoch=progress.best_epoch,
+            valid=progress.best,
+            seconds_per_epoch=progress.seconds / progress.epoch,
+            seconds=progress.seconds,
+            parameters=sum(p.numel() for p in model.parameters()),
+            settings=job.changed(),
+            command=job.command,
+            **Tested.of(test.operators, model.right(test)),
+        )
+        _save(folder, job.command, job.seed, job.source, {job.model.encoder: [row]})
     return None
 
 
-def _test(job: _Job, training: ClassifierTraining, test: Problems) -> None:
-    """Write the result of a job that is done."""
-    done, model = training.progress, classifier.load_model(job.folder)
-    row = {
-        "seed": job.seed,
-        "epochs": done.epoch,
-        "best_epoch": done.best_epoch,
-        "valid": done.best,
-        **by_length(test.operators, model.right(test)),
-        "seconds_per_epoch": done.seconds / done.epoch,
-        "seconds": done.seconds,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "settings": job.changed(),
-        "command": job.command,
-    }
-    _save(job.folder, job.command, job.seed, job.source, {job.model.encoder: [row]}, row=row)
-
-
 def _save(
-    folder: Path,
-    command: str,
-    seed: int | None,
-    source: Source,
-    rows: dict[str, list[dict[str, Any]]],
-    **more: Any,
-) -> dict[str, Any]:
-    return results.save(
-        folder / "result.json",
-        kind="logic",
-        name=folder.name,
-        command=command,
-        seed=seed,
-        seconds=sum(row.get("seconds", 0.0) for some in rows.values() for row in some),
-        data=asdict(source) | {"path": source.path and Path(source.path).name},
-        encoders=rows,
-        published=published(),
-        **more,
+    folder: Path, command: str, seed: int | None, source: Source, rows: Mapping[str, Sequence[Row]]
+) -> Experiment:
+    quoted = {
+        row.row: {length: float(value) for length, value in row.values.items()}
+        for row in published("logic")
+        if not row.source.startswith("measured")
+    }
+    name = source.path and Path(source.path).name
+    experiment = Experiment(data=replace(source, path=name), encoders=rows, published=quoted)
+    seconds = sum(row.seconds for encoder in rows.values() for row in encoder)
+    file = folder / "result.json"
+    results.save(file, kind="logic", name=folder.name, content=experiment, command=command, seed=seed, seconds=seconds)
+    return experiment
+
+
+def evaluate(
+    run: Path, paths: Sequence[Path], encoders: Sequence[str] = (), say: Say = lambda line: None
+) -> Evaluation:
+    """Return how the classifiers of a run do on other files of pairs."""
+    pairs, names = formulas.rename(pair for path in paths for file in formulas.read(path).values() for pair in file)
+    if not pairs:
+        raise UserError(f"{', '.join(map(str, paths))}: no pairs to test")
+    if names:
+        say(renaming(names))
+    problems = Problems.of(pairs)
+    rows: dict[str, list[OtherRow]] = {}
+    for folder, job in jobs(run, encoders).items():
+        right = load_model(folder).right(problems)
+        tested = Tested.of(problems.operators, right, range(13))
+        row = OtherRow(seed=job.seed, run=folder.name, accuracy=100 * float(right.mean()), **tested)
+        rows.setdefault(job.model.encoder, []).append(row)
+    wrong = sum(formulas.relation(pair.left, pair.right) != pair.relation for pair in pairs)
+    return Evaluation(files=list(map(str, paths)), renamed=names, wrong_labels=wrong, encoders=rows)
+
+
+def predict(run: Path, left: str, right: str, encoders: Sequence[str] = (), say: Say = lambda line: None) -> Prediction:
+    """Return the relation of two formulas that the best classifier of a run (by validation) predicts."""
+    (pair,), names = formulas.rename([formulas.Pair.checked("#", left, right)])
+    if names:
+        say(renaming(names))
+    rows = {folder: result(folder) for folder in jobs(run, encoders)}
+    folder = max(rows, key=lambda folder: row.valid if (row := rows[folder]) else -1.0)
+    shares = load_model(folder).logits(Problems.of([pair]))[0].double().softmax(-1).tolist()
+    probabilities = dict(zip(formulas.RELATIONS, shares, strict=True))
+    best, truth = max(probabilities, key=probabilities.__getitem__), formulas.relation(pair.left, pair.right)
+    return Prediction(
+        relation=best,
+        name=formulas.NAMES[best],
+        probability=probabilities[best],
+        truth=truth,
+        truth_name=formulas.NAMES[truth],
+        probabilities=probabilities,
+        renamed=names,
+        run=str(folder),
     )

@@ -1,4 +1,4 @@
-"""Training of a classifier of pairs.
+"""The training of a classifier of pairs.
 
 The order of the pairs follows from the seed and the number of the epoch; dropout, from torch's random generator, which
 is in the checkpoint too.
@@ -7,50 +7,24 @@ is in the checkpoint too.
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from onlstm.errors import UserError, at_least
-from onlstm.paper.logic import classifier
+from onlstm import files
+from onlstm.lm.folder import WEIGHTS
 from onlstm.paper.logic.classifier import Classifier, Problems
+from onlstm.paper.logic.config import TrainConfig
 from onlstm.paper.logic.formulas import VARIABLES, VOCABULARY
 from onlstm.train import fit
 from onlstm.train.checkpoint import StateDict
-from onlstm.train.config import FitConfig
 
 _POOL = 64
 """Batches' worth of shuffled pairs that are sorted by length at a time: like lengths together, and still mixed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig(FitConfig):
-    """How to train a classifier; the defaults are the authors'."""
-
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 1e-3
-    schedule: Literal["plateau", "constant", "cosine", "one-cycle"] = "plateau"
-    patience: int = 2
-    """Epochs without improvement after which plateau halves the learning rate."""
-    warmup: float = 0.02
-    clip: float = 1.0
-    checkpoint_minutes: float = 5.0
-    rename: bool = False
-    """Swap the names of the variables at random, batch by batch: what holds of a and b holds of c and d."""
-    beta1: float = 0.9
-    """Adam's memory of gradients."""
-    eps: float = 1e-9
-    """Adam's smallest divisor."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, "train.", patience=0, eps=0)
-        if not 0 <= self.beta1 < 1:
-            raise UserError(f"train.beta1 {self.beta1}: from 0 to less than 1 is needed")
 
 
 @dataclass
@@ -74,18 +48,9 @@ class ClassifierTraining(fit.Training):
     progress: Progress
 
     def __init__(
-        self,
-        model: Classifier,
-        train: Problems,
-        valid: Problems,
-        config: TrainConfig,
-        folder: Path,
-        *,
-        seed: int = 0,
-        about: dict[str, int] | None = None,
+        self, model: Classifier, train: Problems, valid: Problems, config: TrainConfig, folder: Path, *, seed: int = 0
     ) -> None:
         super().__init__(model, config, folder, Progress())
-        self.about = about or {}
         self._train, self._valid, self._seed = train, valid, seed
         options: Any = {"lr": config.lr, "betas": (config.beta1, 0.999), "eps": config.eps, "fused": True}
         self.optimizer = torch.optim.Adam(self.parameters, weight_decay=config.weight_decay, **options)
@@ -117,40 +82,40 @@ class ClassifierTraining(fit.Training):
         return numbers | {"lr": self.optimizer.param_groups[0]["lr"], "valid_accuracy": accuracy}
 
     def _react(self, accuracy: float) -> None:
-        """Take note of a validation accuracy: save the best weights, lower the learning rate on a plateau."""
-        done = self.progress
-        done.history.append(accuracy)
-        done.waited += 1
-        if accuracy > done.best:
-            done.best, done.best_epoch, done.waited = accuracy, done.epoch, 0
-            classifier.save_weights(self.model, self.folder)
-        elif self.config.schedule == "plateau" and done.waited > self.config.patience:
-            done.lr_factor /= 2
-            done.waited = 0
+        """Note a validation accuracy: save the best weights, lower the learning rate on a plateau."""
+        progress = self.progress
+        progress.history.append(accuracy)
+        progress.waited += 1
+        if accuracy > progress.best:
+            progress.best, progress.best_epoch, progress.waited = accuracy, progress.epoch, 0
+            weights = {name: value.contiguous() for name, value in self.model.state_dict().items()}
+            files.write(self.folder / WEIGHTS, save(weights))
+        elif self.config.schedule == "plateau" and progress.waited > self.config.patience:
+            progress.lr_factor /= 2
+            progress.waited = 0
 
     def _batches(self) -> list[np.ndarray]:
         """Return the pairs of the epoch at hand, batch by batch."""
         rng = np.random.default_rng([self._seed, self.progress.epoch])
         order, lengths, size = rng.permutation(len(self._train)), self._train.longest(), self.config.batch_size
-        found = []
+        batches = []
         for first in range(0, len(order), _POOL * size):
             pool = order[first : first + _POOL * size]
             pool = pool[np.argsort(lengths[pool], kind="stable")]
-            found += [pool[start : start + size] for start in range(0, len(pool), size)]
-        return [found[k] for k in rng.permutation(len(found))]
+            batches += [pool[start : start + size] for start in range(0, len(pool), size)]
+        return [batches[k] for k in rng.permutation(len(batches))]
 
     def _renamed(self, formulas: list[Tensor]) -> list[Tensor]:
         """Return formulas with their variables swapped, another way in each step."""
         rng = np.random.default_rng([self._seed, self.progress.epoch, self.progress.cursor])
-        places = np.arange(len(VOCABULARY))
-        variables = [VOCABULARY.index(name) for name in VARIABLES]
-        places[variables] = rng.permutation(variables)
-        table = torch.from_numpy(places)
+        table = torch.arange(len(VOCABULARY))
+        table[: len(VARIABLES)] = torch.from_numpy(rng.permutation(len(VARIABLES)))
         return [table[ids] for ids in formulas]
 
     def _means(self) -> dict[str, float]:
-        done = self.progress
-        return {"train_loss": done.loss_sum / done.pairs, "train_accuracy": 100 * done.right / done.pairs}
+        progress = self.progress
+        accuracy = 100 * progress.right / progress.pairs
+        return {"train_loss": progress.loss_sum / progress.pairs, "train_accuracy": accuracy}
 
     def state(self) -> StateDict:
         return {"random": torch.get_rng_state()}

@@ -1,0 +1,83 @@
+"""The settings of `onlstm logic`. No torch here: the command line reads its help from it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from onlstm.errors import UserError, at_least
+from onlstm.paper.logic.formulas import VOCABULARY
+from onlstm.train.config import FitConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where pairs come from."""
+
+    path: str | None = None
+    """Folder or archive with files train0 …, test0 …; None: they are generated."""
+    pairs: int = 500_000
+    """How many to generate, before duplicates are removed and some are held out for the test."""
+    max_train_ops: int = 6
+    """Operators of the longest pairs to train on."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "", max_train_ops=1, pairs=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Sizes of a classifier of pairs; the defaults are the paper's."""
+
+    encoder: str = "onlstm"
+    """Comes from --encoder."""
+    embedding_size: int = 128
+    """Size of the token embeddings."""
+    hidden_size: int = 400
+    """Neurons of a layer, and of the classifier's hidden layer."""
+    num_layers: int = 1
+    """Recurrent layers."""
+    chunk_size: int = 10
+    """Neurons of an ON-LSTM that share an entry of the master gates."""
+    free_last_chunk: bool = False
+    """Let the ON-LSTM write its last chunk, which in the paper's cell stays zero."""
+    dropout: float = 0.2
+    """Dropout of embeddings, between layers and in the classifier."""
+    weight_dropout: float = 0.0
+    """Drop-connect on the recurrent weights of an ON-LSTM."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that a formula may have."""
+        return len(VOCABULARY)
+
+    def __post_init__(self) -> None:
+        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1)
+        for name in ("dropout", "weight_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"model.{name} {getattr(self, name)}: from 0 to less than 1 is needed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(FitConfig):
+    """How to train a classifier; the defaults are the authors'."""
+
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 1e-3
+    schedule: Literal["plateau", "constant", "cosine", "one-cycle"] = "plateau"
+    patience: int = 2
+    """Epochs without improvement after which plateau halves the learning rate."""
+    warmup: float = 0.02
+    clip: float = 1.0
+    checkpoint_minutes: float = 5.0
+    rename: bool = False
+    """Swap the names of the variables at random, batch by batch: what holds of a and b holds of c and d."""
+    beta1: float = 0.9
+    """Adam's memory of gradients."""
+    eps: float = 1e-9
+    """Adam's smallest divisor."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "train.", patience=0, eps=0)
+        if not 0 <= self.beta1 < 1:
+            raise UserError(f"train.beta1 {self.beta1}: from 0 to less than 1 is needed")
