@@ -132,8 +132,8 @@ def test_a_length_without_pairs_is_a_dash(tmp_path):
     ("changes", "message"),
     [
         ({"encoders": None}, "odd.json: encoders: Mapping is needed, not null"),
-        ({"data": {"pairs": 3}}, "odd.json: data: max_train_ops is missing"),
-        ({"encoders": {"onlstm": [{"seed": 1}]}}, "encoders.onlstm[0]: epochs is missing"),
+        ({"data": {"max_train_ops": "six"}}, 'odd.json: data: max_train_ops: int is needed, not "six"'),
+        ({"encoders": {"onlstm": [{"seed": 1}]}}, "encoders.onlstm[0]: by_length is missing"),
         ({"encoders": {"lstm": [row(0, 9, 9, valid="good")]}}, 'valid: float is needed, not "good"'),
     ],
 )

@@ -244,9 +244,9 @@ def _save(
     }
     name = source.path and Path(source.path).name
     experiment = Experiment(data=replace(source, path=name), encoders=rows, published=quoted)
-    seconds = sum(row.seconds for encoder in rows.values() for row in encoder)
-    file = folder / "result.json"
-    results.save(file, kind="logic", name=folder.name, content=experiment, command=command, seed=seed, seconds=seconds)
+    about: Any = {"kind": "logic", "name": folder.name, "command": command, "seed": seed}
+    about["seconds"] = sum(row.seconds for encoder in rows.values() for row in encoder)
+    results.save(folder / "result.json", content=results.plain(experiment), **about)
     return experiment
 
 

@@ -1,13 +1,12 @@
 """Logical inference on the pages: the paper's Figure 3 in numbers, ours beside the published."""
 
-import statistics
 from collections.abc import Sequence
 
-from onlstm.paper.logic.content import Content, Row
-from onlstm.paper.published import Published, published
+from onlstm.paper.logic.content import Content
+from onlstm.paper.logic.table import accuracies, trainings
 from onlstm.paper.results import Result
 from onlstm.paper.sections import Section
-from onlstm.paper.tables import NONE, Table, named, network, number
+from onlstm.paper.tables import named
 
 ABOUT = """\
 Accuracy in % at telling which of seven relations holds of two propositional formulas (Bowman et al. 2015), by the \
@@ -18,8 +17,6 @@ brackets as words; *Tree-LSTM* is given the trees; *majority* answers with the c
 The weights are those of the epoch that is best in validation (on every tenth of the short pairs). Of several seeds: \
 the mean, and below it the lowest and the highest."""
 PUBLISHED = {"logic": ""}
-_LENGTHS = [str(n) for n in range(1, 13)]
-_PUBLISHED_OPS = 6  # operators that the published models were trained on
 Results = Sequence[Result[Content]]
 
 
@@ -27,14 +24,15 @@ def summary(results: Results) -> list[str]:
     """Return accuracies by length, and the figure if a result names one."""
     blocks = []
     for pairs, group in _by_pairs(results):
-        blocks += [f"{pairs}:", _accuracies(group).markdown()]
+        blocks += [f"{pairs}:", accuracies(_named(group)).markdown()]
         blocks += [f"![Accuracy by length: {r.file}]({r.content.figure})" for r in group if r.content.figure]
     return blocks
 
 
 def details(results: Results) -> list[str]:
     """Return how the models of each set of pairs were trained."""
-    return [block for pairs, group in _by_pairs(results) for block in (f"### {pairs}", _trained(group).markdown())]
+    groups = _by_pairs(results)
+    return [block for pairs, group in groups for block in (f"### {pairs}", trainings(_named(group)).markdown())]
 
 
 def commands(result: Result[Content]) -> list[str]:
@@ -55,57 +53,8 @@ def _by_pairs(results: Results) -> list[tuple[str, list[Result[Content]]]]:
     return list(sets.items())
 
 
-def _encoders(group: Results) -> list[tuple[str, str, Sequence[Row]]]:
-    """Return the name, the file and the seeds' rows of every encoder; the majority once, and last."""
-    names = {"tree-lstm": "Tree-LSTM"}
-    models = [
-        (names.get(encoder) or network(encoder, ()), result.file, rows)
-        for result in group
-        for encoder, rows in result.content.encoders.items()
-    ]
-    return [model for model in models if model[0] != "majority"] + [m for m in models if m[0] == "majority"][:1]
-
-
-def _accuracies(group: Results) -> Table:
-    """Return accuracies by length, ours and then the published, if those were trained on the same lengths."""
-    lines = []
-    for name, file, rows in _encoders(group):
-        lengths = [[value for row in rows if (value := row.by_length.get(n)) is not None] for n in _LENGTHS]
-        trained = [str(len(rows)), _range([row.epochs for row in rows])] if name != "majority" else ["", ""]
-        lines.append([name, file, *trained, *(number(statistics.fmean(v)) if v else NONE for v in lengths)])
-        if len(rows) > 1:
-            lines.append(["lowest–highest", "", "", "", *(_range(values, 1) for values in lengths)])
-    if group[0].content.data.max_train_ops == _PUBLISHED_OPS:
-        lines += [[f"{row.row} †", "published", "", "", *row.cells(*_LENGTHS)] for row in _published()]
-    return Table(head=["model", "result", "seeds", "epochs", *_LENGTHS], rows=lines)
-
-
-def _published() -> list[Published]:
-    return [row for row in published("logic") if not row.checked]  # the others were measured here
-
-
-def _trained(group: Results) -> Table:
-    """Return how models were trained."""
-    head = ["model", "result", "seeds", "epochs", "best", "parameters", "s/epoch", "validation"]
-    lines = []
-    for name, file, rows in _encoders(group):
-        if name != "majority":
-            line = [name, file, ", ".join(str(row.seed) for row in rows)]
-            line += [_range([getattr(row, key) for row in rows]) for key in ("epochs", "best_epoch", "parameters")]
-            line += [_range([row.seconds_per_epoch for row in rows]), _range([row.valid for row in rows], 1)]
-            lines.append([*line, "; ".join(dict.fromkeys(map(_settings, rows)))])
-    return Table(head=[*head, "settings other than the authors'"], rows=lines)
-
-
-def _settings(row: Row) -> str:
-    return ", ".join(f"{key} {value}" for key, value in row.settings.items() if key != "epochs") or "none"
-
-
-def _range(values: Sequence[float | None], digits: int = 0) -> str:
-    """Return the lowest and the highest, as one number if they are the same."""
-    known = [value for value in values if value is not None]
-    ends = (min(known), max(known)) if known else ()
-    return "–".join(dict.fromkeys(f"{value:,.{digits}f}" for value in ends)) or NONE
+def _named(group: Results) -> dict[str, Content]:
+    return {result.file: result.content for result in group}
 
 
 SECTION = Section(
