@@ -145,7 +145,6 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, changes, message):
 def test_a_real_run_can_be_reported(tmp_path):
     pytest.importorskip("torch")
     from onlstm.paper.logic import experiment
-
     from onlstm.paper.logic.config import ModelConfig, Source
 
     quick = {"source": Source(pairs=400), "model": ModelConfig(hidden_size=8, chunk_size=2), "epochs": 1}
