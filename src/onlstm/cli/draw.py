@@ -19,9 +19,9 @@ from onlstm.models import DEFAULT, is_run
 
 if TYPE_CHECKING:
     from onlstm.draw import Diagram
+    from onlstm.lm.model import LanguageModel
     from onlstm.parser import Parser
     from onlstm.trees import Tree
-    from onlstm.trees.treebank import Treebank
 
 Format = Literal["tree", "svg", "html", "latex"]
 _FORMATS: dict[str, Format] = {".svg": "svg", ".html": "html", ".htm": "html", ".tex": "latex", ".txt": "tree"}
@@ -79,17 +79,17 @@ def draw(
         raise UserError(f"--out {out}: the name ends in {', '.join(_FORMATS)}, or there is a --format")
     kind = format or (_FORMATS[out.suffix.lower()] if out else "tree")
     run, source = _run_and_source(sources(*words), gold)
-    sentences = [] if run else _sentences(_read(source, profile))
-    parser = None
+    sentences = [] if run else _read(source, profile)
     if run or not all(sentence.tree for sentence in sentences):
         set_threads(threads)
         run = run or DEFAULT
         parser = _parser(run, layer, decoder)
-        sentences = sentences or _to_parse(parser, source, profile)
+        sentences = sentences or _read(source, profile, scored=True, model=parser.model)
+        sentences = [replace(s, gold=s.tree, words=list(s.tree.words)) if s.tree else s for s in sentences]
     if gold and gold != source:
         sentences = _with_gold(sentences, gold, profile)
     sentences = _chosen(sentences, select, find, max)
-    if parser:
+    if run:
         parsed = (parser.diagram(s.words or s.text, s.gold, s.kept) for s in sentences)
         diagrams = [diagram for diagram in parsed if diagram]
     else:
@@ -120,37 +120,29 @@ def _run_and_source(words: Sequence[str], gold: str | None) -> tuple[str | None,
     return run, rest[0]
 
 
-def _read(name: str, profile: str, scored: bool = False) -> "Treebank | list[_Sentence]":
-    """Return what a name, or the text itself, holds: a treebank, brackets, parses in JSON, or else lines of text.
+def _read(name: str, profile: str, scored: bool = False, model: "LanguageModel | None" = None) -> list[_Sentence]:
+    """Return the sentences of a treebank, of brackets, of parses in JSON or, else, of lines of text.
 
     Folders, archives, XML and whatever has a `profile` are treebanks; with `scored`, so are files of brackets with a
-    tag over every word, which are otherwise drawn as they stand.
+    tag over every word, which are otherwise drawn as they stand. A model reads a treebank's words as its text has them.
     """
     from onlstm.trees.tree import read_brackets
-    from onlstm.trees.treebank import read_treebank
 
     inline = name != "-" and not exists(name)
     is_bank = not inline and (profile != "auto" or Path(name).is_dir() or name.lower().endswith(_ARCHIVES))
     text = "" if is_bank else "\n".join(lines_of([name])).lstrip("\ufeff")
     start, where = text.lstrip()[:1], "the brackets" if inline else "standard input" if name == "-" else Path(name).name
     trees = list(read_brackets(text, source=where)) if start == "(" else []
-    if exists(name) and (is_bank or start == "<" or (scored and trees and _is_tagged(trees[0]))):
-        bank = read_treebank(name, profile=profile)
-        if bank.skipped:
-            notice(f"{where}: left out: {', '.join(f'{count:,} {why}' for why, count in bank.skipped.items())}")
-        return bank
+    if is_bank or (exists(name) and (start == "<" or (scored and trees and _is_tagged(trees[0])))):
+        return list(_treebank(name, profile, model))
     if start == "(":
         return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in trees]
-    lines = [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if start == "{":
-        return [sentence for k, line in lines for sentence in _record(line, f"{where}:{k}")]
-    return [_Sentence(text=line) for _, line in lines]
-
-
-def _sentences(content: "Treebank | list[_Sentence]") -> list[_Sentence]:
-    if isinstance(content, list):
-        return content
-    return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in content.trees]
+    lines = [(f"{where}:{k}", line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [
+        sentence
+        for place, line in lines
+        if (sentence := _record(line, place) if start == "{" else _Sentence(text=line))
+    ]
 
 
 def _is_tagged(tree: "Tree") -> bool:
@@ -158,20 +150,40 @@ def _is_tagged(tree: "Tree") -> bool:
     return len({node.start for node in tree.nodes if node.label and node.end - node.start == 1}) == len(tree.words)
 
 
-def _record(line: str, place: str) -> Iterator[_Sentence]:
-    """Yield the sentence of a line of `onlstm parse --format json`, unless it has no words."""
+def _treebank(name: str, profile: str, model: "LanguageModel | None") -> Iterator[_Sentence]:
+    """Yield the sentences of a treebank: their trees, or, for a model, what it reads and the gold trees."""
+    from onlstm.trees.treebank import read_treebank
+
+    bank = read_treebank(name, profile=profile)
+    if bank.skipped:
+        notice(f"{name}: left out: {', '.join(f'{count:,} {why}' for why, count in bank.skipped.items())}")
+    if not model:
+        yield from (_Sentence(text=" ".join(tree.words), tree=tree) for tree in bank.trees)
+        return
+    from onlstm.paper.parsing.evaluate import WIDER
+    from onlstm.paper.parsing.sentences import is_penn, readings
+
+    wider = WIDER.get(bank.profile.name) if is_penn(model) else None
+    wide = read_treebank(name, profile=wider) if wider else None
+    for tree, words, kept in readings(bank, model, "aligned", wide):
+        yield _Sentence(text=" ".join(tree.words), gold=tree, words=list(words), kept=kept)
+
+
+def _record(line: str, place: str) -> _Sentence | None:
+    """Return the sentence of a line of `onlstm parse --format json`, unless it has no words."""
     from onlstm.draw import Diagram
     from onlstm.trees.tree import Tree
 
     try:
         record = json.loads(line)
-        if record["words"]:
-            diagram = Diagram(tree=Tree.from_json(line), distances=record.get("distances"))
-            yield _Sentence(text=diagram.name, tree=diagram.tree, distances=diagram.distances)
+        if not record["words"]:
+            return None
+        diagram = Diagram(tree=Tree.from_json(line), distances=record.get("distances"))
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UserError(f"{place}: not a parse in JSON, with words and spans") from None
+    return _Sentence(text=diagram.name, tree=diagram.tree, distances=diagram.distances)
 
 
 def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
@@ -183,25 +195,8 @@ def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
     return Parser(model, layer=layer, decoder=decoder, gates="lstm" if model.config.rnn == "lstm" else "forget")
 
 
-def _to_parse(parser: "Parser", source: str, profile: str) -> list[_Sentence]:
-    """Return the sentences that a run is to parse; their trees are gold."""
-    from onlstm.paper.parsing.evaluate import WIDER
-    from onlstm.paper.parsing.sentences import is_penn, readings
-    from onlstm.trees.treebank import read_treebank
-
-    content = _read(source, profile, scored=True)
-    if isinstance(content, list):
-        return [replace(s, gold=s.tree, words=list(s.tree.words) if s.tree else []) for s in content]
-    wider = WIDER.get(content.profile.name) if is_penn(parser.model) else None
-    wide = read_treebank(source, profile=wider) if wider else None
-    return [
-        _Sentence(text=" ".join(tree.words), gold=tree, words=list(words), kept=kept)
-        for tree, words, kept in readings(content, parser.model, "aligned", wide)
-    ]
-
-
 def _with_gold(sentences: list[_Sentence], gold: str, profile: str) -> list[_Sentence]:
-    trees = [sentence.tree for sentence in _sentences(_read(gold, profile, scored=True))]
+    trees = [sentence.tree for sentence in _read(gold, profile, scored=True)]
     if len(trees) != len(sentences) or not all(trees):
         raise UserError(f"--gold {gold[:60]}: {len(trees)} trees for {len(sentences)} sentences; give one for each")
     return [replace(sentence, gold=tree) for sentence, tree in zip(sentences, trees, strict=True)]
