@@ -210,6 +210,7 @@ def test_latex_escapes_what_tex_would_take():
         assert part in found
     assert "pdflatex" in draw.latex(TREE)
     assert "lualatex" in draw.latex(right(["привет", "мир"]))
+    assert "Script=Arabic" in draw.latex(right(["مرحبا", "بالعالم"]))
 
 
 @pytest.mark.slow

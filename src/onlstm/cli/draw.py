@@ -74,11 +74,11 @@ def draw(
     """
     from onlstm.draw import Diagram
 
-    check_output("--out", out, "tree.svg")
+    run, source = _run_and_source(sources(*words), gold)
+    check_output("--out", out, "tree.svg", [Path(name) for name in (source, gold) if name and exists(name)])
     if out and not format and out.suffix.lower() not in _FORMATS:
         raise UserError(f"--out {out}: the name ends in {', '.join(_FORMATS)}, or there is a --format")
     kind = format or (_FORMATS[out.suffix.lower()] if out else "tree")
-    run, source = _run_and_source(sources(*words), gold)
     sentences = [] if run else _read(source, profile)
     if run or not all(sentence.tree for sentence in sentences):
         set_threads(threads)

@@ -14,6 +14,7 @@ _ESCAPES = {
     **{char: char + "{}" for char in "-`'<>,?!"},  # two of them would become one
 }
 _PDFLATEX = {*map(chr, [*range(0x80), *range(0xA1, 0x180)])} - set("\xadĦħĸĿŀŉŦŧſ") | set("‘’“”–—…€†‡•™")
+_SHAPED = ("Arabic", "Bengali", "Devanagari", "Gujarati", "Gurmukhi", "Kannada", "Malayalam", "Tamil", "Telugu", "Thai")
 _PREAMBLE = r"""\documentclass[border=6pt]{standalone}
 \usepackage{iftex,forest}
 \forestset{
@@ -34,7 +35,7 @@ _UNICODE = r"""\ifLuaTeX\else
 \fi
 \usepackage{fontspec}
 %% Any font that has the characters of these sentences:
-\IfFontExistsTF{%s}{\setmainfont{%s}[Renderer=HarfBuzz]}{}
+\IfFontExistsTF{%s}{\setmainfont{%s}[Renderer=HarfBuzz, %s]}{}
 \newcommand\leftwards[1]{{\textdir TRT #1}}
 """
 
@@ -61,7 +62,9 @@ def latex(diagrams: Drawable) -> str:
     if not set(body) <= _PDFLATEX:
         wide = any(unicodedata.east_asian_width(char) in "WF" for char in body)
         font = "Noto Serif CJK SC" if wide else "FreeSerif"
-        engine, fonts = "lualatex", _UNICODE % (font, font)
+        scripts = {unicodedata.name(char, "-").split()[0].title() for char in body}
+        shaping = ", ".join(f"Script={script}" for script in _SHAPED if script in scripts)
+        engine, fonts = "lualatex", _UNICODE % (font, font, shaping)
     head = f"% Compile with {engine}.\n" + _PREAMBLE % f"{max(3, min(12, 240 // depth))}pt" + fonts
     return f"{head}\\begin{{document}}\n\\begin{{tabular}}{{cc}}\n{body}\n\\end{{tabular}}\n\\end{{document}}\n"
 
