@@ -54,6 +54,8 @@ def bench(
     json: Json = False,
 ) -> None:
     """Measure the fused ON-LSTM against nn.LSTM and against its eager form, interleaved in one run."""
+    import torch
+
     from onlstm.paper import bench as task
 
     started = time.perf_counter()
@@ -63,14 +65,15 @@ def bench(
     say(task.HEADER, json)
     rows = task.run(names, threads, seconds, lambda row: say(str(row), json))
     megabytes: dict[str, dict[str, float]] = {}
+    content = {"rows": rows, "training_memory": megabytes, "torch": torch.__version__}
     if out:  # now, and again with the memory
-        files.write(out, json_text("bench", started, 0, task.record(rows, megabytes)) + "\n")
+        files.write(out, json_text("bench", started, 0, content) + "\n")
     if memory and sys.platform == "linux":
         say("\nPeak memory that a training step adds, MB: ON-LSTM, nn.LSTM, ratio (target: at most 1.20)", json)
         for name in names:
             megabytes[name] = task.training_memory(name)
             say("{:15} {:8.1f} {:8.1f} {:6.3f}".format(name, *megabytes[name].values()), json)
-    text = json_text("bench", started, 0, task.record(rows, megabytes))
+    text = json_text("bench", started, 0, content)
     if out:
         files.write(out, text + "\n")
     if json:

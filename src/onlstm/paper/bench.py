@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
@@ -149,11 +149,6 @@ def training_memory(name: str) -> dict[str, float]:
         answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         megabytes[key] = float(answer.stdout)
     return megabytes | {"ratio": megabytes["onlstm_mb"] / megabytes["lstm_mb"]}
-
-
-def record(rows: Sequence[Row], memory: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
-    """Return all that was measured, for JSON."""
-    return {"rows": rows, "training_memory": memory, "torch": torch.__version__}
 
 
 def _measure(name: str, mode: Mode, threads: int, seconds: float, peak: float) -> Row:

@@ -7,18 +7,15 @@ results there; nothing is typed twice.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
-from onlstm.paper import report
-from onlstm.paper.parsing.content import Content as Parsing
-from onlstm.paper.parsing.content import TableRow
-from onlstm.paper.results import Origin, Result, read, typed
+from onlstm.paper import report, training_result
+from onlstm.paper.parsing.content import Content, TableRow
+from onlstm.paper.results import Result, result
 from onlstm.paper.tables import Table, network, number
-from onlstm.paper.training_result import Content as Training
 
 CARD = "README.md"
 _RULE = "on-lstm"
@@ -32,13 +29,8 @@ _LIMITS = """\
 - It has learnt the views of its text's writers: do not judge people by its probabilities, or by what it generates."""
 
 
-class _Score(NamedTuple):
-    """A row of the model's trees, with its treebank and the score of right-branching trees there."""
-
-    row: TableRow
-    treebank: str
-    seen: float | None
-    right: float | None
+_Score = tuple[str, TableRow, float | None, float | None]
+"""A treebank, a row of the model's trees, the F1 of right-branching trees, the share of sentences seen."""
 
 
 def ship(
@@ -50,28 +42,26 @@ def ship(
     model = LanguageModel.load(run)
     config = model.config
     model.config = replace(config, parse_layer=layer or config.parse_layer or config.num_layers // 2 + 1)
-    trained, committed = _trained(run), report.collect(results) if results else []
-    names = trained.origin.kind, trained.origin.name
-    copies = [result for result in committed if (result.origin.kind, result.origin.name) == names]
-    scores = list(_scores(committed, trained.origin.name, model.config.parse_layer))
-    card = _card(out.name, model, copies[0] if copies else trained, scores, notes, half)
+    if not (run / "result.json").exists():
+        raise UserError(f"{run}: no result of `onlstm train` to make a card of; go on with it: --resume --out {run}")
+    section = training_result.SECTION
+    trained = result(run / "result.json", {section.kind: section.content})
+    committed = report.collect(results) if results else []
+    for copy in committed:
+        if (copy.origin.kind, copy.origin.name) == (section.kind, trained.origin.name):
+            trained = copy  # it may have notes
+    evaluations = [copy.content for copy in committed if isinstance(copy.content, Content)]
+    scores = list(_scores(evaluations, trained.origin.name, model.config.parse_layer))
+    facts = _facts(model, trained) | ({"weights": "in half precision"} if half else {})
     store.save_model(model, out, half=half, trust=_trust(scores))
-    files.write(out / CARD, card)
+    files.write(out / CARD, _card(out.name, facts, [*notes, *trained.origin.notes], scores))
     return model
 
 
-def _trained(run: Path) -> Result[Training]:
-    path = run / "result.json"
-    if not path.exists():
-        raise UserError(f"{run}: no result of `onlstm train` to make a card of; go on with it: --resume --out {run}")
-    record = read(path)
-    return Result(file=run.name, origin=typed(Origin, record, str(path)), content=typed(Training, record, str(path)))
-
-
-def _scores(committed: Sequence[Result[Any]], name: str, layer: int) -> Iterator[_Score]:
+def _scores(evaluations: Sequence[Content], name: str, layer: int) -> Iterator[_Score]:
     """Yield the scores of the model's trees of that layer; those of a treebank that was scored twice, once."""
     seen = set()
-    for content in (result.content for result in committed if isinstance(result.content, Parsing)):
+    for content in evaluations:
         bank = content.treebank
         treebank = Path(bank.path).name.partition(".")[0]
         right = {row.rule: row.f1 for row in content.rows if row.system == "right"}
@@ -80,53 +70,43 @@ def _scores(committed: Sequence[Result[Any]], name: str, layer: int) -> Iterator
             own = row.run and Path(row.run).name == name and row.layer == layer and row.runs == 1
             if own and key not in seen:
                 seen.add(key)
-                yield _Score(row, treebank, bank.seen_share, right.get(row.rule))
+                yield treebank, row, right.get(row.rule), bank.seen_share
 
 
 def _trust(scores: Sequence[_Score]) -> str:
     """Return one line on how far to trust the trees."""
-    banks = [
-        f"{score.treebank} {number(score.row.f1, 0)} ({number(score.right, 0)})"
-        for score in scores
-        if (score.row.rule, score.row.decoder) == (_RULE, "paper")
-    ]
-    if not banks:
+    paper = [score for score in scores if (score[1].rule, score[1].decoder) == (_RULE, "paper")]
+    if not paper:
         return "trees learnt from raw text and never held against a treebank: take them as guesses"
-    return f"trees learnt from raw text: take them as guesses; F1 (that of right-branching trees): {', '.join(banks)}"
+    banks = ", ".join(f"{bank} {number(row.f1, 0)} ({number(right, 0)})" for bank, row, right, _ in paper)
+    return f"trees learnt from raw text: take them as guesses; F1 (that of right-branching trees): {banks}"
 
 
-def _card(
-    name: str,
-    model: LanguageModel,
-    trained: Result[Training],
-    scores: Sequence[_Score],
-    notes: Sequence[str],
-    half: bool,
-) -> str:
+def _facts(model: LanguageModel, trained: Result[training_result.Content]) -> dict[str, str]:
     config, origin, content = model.config, trained.origin, trained.content
-    data, numbers, notes = content.data, content.numbers, [*notes, *origin.notes]
-    splits = [f"{name} {part.words:,}" for name in ("train", "valid", "test") if (part := getattr(data, name))]
+    data, numbers = content.data, content.numbers
+    words = [f"{name} {split.words:,}" for name in ("train", "valid", "test") if (split := getattr(data, name))]
     perplexities = [f"valid {numbers.valid_perplexity:.2f}"]
     perplexities += [f"test {numbers.test_perplexity:.2f}"] if numbers.test_perplexity is not None else []
     sizes = network(config.rnn, (config.embedding_size, *config.sizes))
-    facts = {
-        "model": f"{sizes}, {content.parameters:,} parameters{', weights in half precision' * half}",
+    return {
+        "model": f"{sizes}, {content.parameters:,} parameters",
         "trees": f"of the distances of layer {config.parse_layer}",
         "words": f"{config.vocab_size:,}, found by the profile `{data.profile}`",
-        "text": f"{data.name or 'unnamed'}; words: {', '.join(splits)}",
+        "text": f"{data.name or 'unnamed'}; words: {', '.join(words)}",
         "training": f"`{origin.command}`; {numbers.epochs} epochs, {origin.seconds / 3600:.1f} hours",
         "perplexity": f"{', '.join(perplexities)} (per token with `<eos>`)",
     }
+
+
+def _card(name: str, facts: dict[str, str], notes: Sequence[str], scores: Sequence[_Score]) -> str:
+    rows = [
+        [treebank, row.rule, str(row.decoder)]
+        + [number(value) for value in (row.f1, row.short.f1, right, row.ties, row.f1_to_right, seen)]
+        for treebank, row, right, seen in scores
+    ]
+    head = ["treebank", "rule", "decoder", "F1", "≤10 words", "right-branching", "tied %", "to right", "seen %"]
     blocks = [f"# {name}", "\n".join(f"- {key}: {value}" for key, value in facts.items())]
     blocks += ["## Text, licence, remarks", "\n".join(f"- {note}" for note in notes)] if notes else []
-    blocks += ["## Trees against treebanks", _table(scores) if scores else "Not measured.", "## Limits", _LIMITS]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _table(scores: Sequence[_Score]) -> str:
-    head = ["treebank", "rule", "decoder", "F1", "≤10 words", "right-branching", "tied %", "to right"]
-    rows = []
-    for row, treebank, seen, right in scores:
-        values = (row.f1, row.short.f1, right, row.ties, row.f1_to_right, seen)
-        rows.append([treebank, row.rule, str(row.decoder), *map(number, values)])
-    return Table(head=[*head, "sentences seen %"], rows=rows).markdown()
+    blocks += ["## Trees against treebanks", Table(head=head, rows=rows).markdown() if rows else "Not measured."]
+    return "\n\n".join([*blocks, "## Limits", _LIMITS]) + "\n"

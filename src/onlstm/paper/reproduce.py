@@ -3,7 +3,6 @@
 The commands themselves are lines in reproduce.yaml.
 """
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import yaml
 from onlstm import files
 from onlstm.errors import UserError, nearest
 from onlstm.paper import report
+from onlstm.paper.results import read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,8 @@ class Plan:
     def page(self) -> str:
         """Return the results in Markdown, the published numbers beside them; nothing if it makes no such results."""
         for step in self.steps:
-            if step.out and step.result and step.result.parent == step.out:
-                content = step.result.read_text(encoding="utf-8")
-                if json.loads(content)["kind"] == self.kind:
-                    files.write(self.here / f"{step.out.name}.json", content)
+            if step.out and step.result and step.result != step.out and read(step.result)["kind"] == self.kind:
+                files.write(self.here / f"{step.out.name}.json", step.result.read_bytes())
         return report.front(report.collect(self.here)) if self.kind else ""
 
 
@@ -92,15 +90,14 @@ def plan(target: str, scale: str, data: Path, out: Path, threads: int | None = N
     if target not in targets():
         raise UserError(f"reproduce {target}: {nearest(target, targets())}")
     described = _described()
-    wanted, here = described[target][scale], out / target
+    chosen, here = described[target][scale], out / target
     paths = {name: data / item["path"] for name, item in described["data"].items()}
-    used = [name for name in paths if any(f"{{{name}}}" in line for line in wanted["steps"])]
-    places = {**paths, "out": out, "here": here}
+    used = [name for name in paths if any(f"{{{name}}}" in line for line in chosen["steps"])]
     more = () if threads is None else ("--threads", str(threads))
-    lines = [[word.format(**places) for word in shlex.split(line)] for line in wanted["steps"]]
+    lines = [[word.format(**paths, out=out, here=here) for word in shlex.split(line)] for line in chosen["steps"]]
     return Plan(
         steps=[Step(words=(*words, *more)) for words in lines],
-        cost=wanted["cost"],
+        cost=chosen["cost"],
         data={paths[name]: described["data"][name]["about"] for name in used},
         here=here,
         kind=described[target].get("results"),

@@ -113,20 +113,22 @@ def read(path: Path) -> dict[str, Any]:
     return dict(record)
 
 
+def result(path: Path, contents: Mapping[str, type]) -> Result[Any]:
+    """Return the result in a file; `contents` has the type of each kind's content."""
+    record = read(path)
+    origin = typed(Origin, record, str(path))
+    if origin.kind not in contents:
+        raise UserError(f"{path}: unknown kind {origin.kind!r}; known: {', '.join(contents)}")
+    return Result(file=path.stem, origin=origin, content=typed(contents[origin.kind], record, str(path)))
+
+
 def load(folder: Path, contents: Mapping[str, type]) -> list[Result[Any]]:
-    """Return the results in a folder, by file name; `contents` has the type of each kind's content."""
+    """Return the results in a folder, by file name."""
     paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
     if not paths:
         way = f"get some with `onlstm train ... --out RUN` and copy RUN/result.json to {folder / 'NAME.json'}"
         raise UserError(f"{folder}: no results (*.json) there; {way}")
-    results: list[Result[Any]] = []
-    for path in paths:
-        record = read(path)
-        origin = typed(Origin, record, str(path))
-        if origin.kind not in contents:
-            raise UserError(f"{path}: unknown kind {origin.kind!r}; known: {', '.join(contents)}")
-        results.append(Result(file=path.stem, origin=origin, content=typed(contents[origin.kind], record, str(path))))
-    return results
+    return [result(path, contents) for path in paths]
 
 
 def plain(value: Any, *, sparse: bool = False) -> Any:

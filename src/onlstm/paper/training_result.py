@@ -103,9 +103,9 @@ def summary(results: Results) -> list[str]:
     rows = [row for row in published("language-modelling") if row.source == "Shen et al. 2019, Table 1"]
     columns = ["parameters", "validation", "test"]
     quoted = Table(head=["published", *columns], rows=[[row.row, *row.cells(*columns)] for row in rows])
-    lines = [[text, *_model(run), *_perplexities(run), run.file] for text, runs in _by_text(results) for run in runs]
-    head = ["text", "model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
-    return ["Penn Treebank:", quoted.markdown(), "Here:", Table(head=head, rows=lines).markdown()]
+    head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
+    ours = [[text, *(_cells(run)[column] for column in head)] for text, runs in _by_text(results) for run in runs]
+    return ["Penn Treebank:", quoted.markdown(), "Here:", Table(head=["text", *head], rows=ours).markdown()]
 
 
 def details(results: Results) -> list[str]:
@@ -116,9 +116,9 @@ def details(results: Results) -> list[str]:
         splits = {"train": data.train, "valid": data.valid, "test": data.test}
         sizes = [f"{name} {part.tokens:,} tokens (sha256 {part.sha256[:12]})" for name, part in splits.items() if part]
         blocks += [f"### {text}", f"Profile `{data.profile}`, vocabulary {data.vocabulary:,}; {', '.join(sizes)}."]
-        head = ["run", "model", "parameters", "epochs (best)", "seed", "minutes", "tokens/s", "validation", "test"]
-        rows = [[run.file, *_model(run), *_speed(run), *_perplexities(run)] for run in runs]
-        blocks += [Table(head=head, rows=rows).markdown(), *_settings(runs), *_trials(runs)]
+        rows = [_cells(run) for run in runs]
+        blocks.append(Table(head=list(rows[0]), rows=[list(row.values()) for row in rows]).markdown())
+        blocks += [*_settings(runs), *_trials(runs)]
         blocks += ["Validation perplexity (training loss in nats) by epoch:", _curves(runs).markdown()]
     return blocks
 
@@ -133,19 +133,20 @@ def _by_text(results: Results) -> list[tuple[str, list[Result[Content]]]]:
     return sorted(groups, key=lambda group: group[0] != named("ptb-lm"))
 
 
-def _model(run: Result[Content]) -> list[str]:
+def _cells(run: Result[Content]) -> dict[str, str]:
+    """Return a run's cells by column."""
     config, numbers = run.content.model, run.content.numbers
-    name = network(config.rnn, (config.embedding_size, *config.sizes))
-    epochs = f"{numbers.epochs} ({numbers.best_epoch})"
-    return [name, f"{run.content.parameters / 1e6:.2f}M", epochs, str(run.origin.seed)]
-
-
-def _speed(run: Result[Content]) -> list[str]:
-    return [number(run.origin.seconds / 60), f"{run.content.numbers.tokens_per_second:,.0f}"]
-
-
-def _perplexities(run: Result[Content]) -> list[str]:
-    return [number(value, 2) for value in (run.content.numbers.valid_perplexity, run.content.numbers.test_perplexity)]
+    return {
+        "result": run.file,
+        "model": network(config.rnn, (config.embedding_size, *config.sizes)),
+        "parameters": f"{run.content.parameters / 1e6:.2f}M",
+        "epochs (best)": f"{numbers.epochs} ({numbers.best_epoch})",
+        "seed": str(run.origin.seed),
+        "minutes": number(run.origin.seconds / 60),
+        "tokens/s": f"{numbers.tokens_per_second:,.0f}",
+        "validation": number(numbers.valid_perplexity, 2),
+        "test": number(numbers.test_perplexity, 2),
+    }
 
 
 def _settings(runs: Results) -> list[str]:
