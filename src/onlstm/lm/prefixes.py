@@ -97,33 +97,25 @@ def _trie(
     eos: int, sentences: Sequence[Sequence[int]], given: Sequence[int] | None
 ) -> tuple[list[_Level], list[Place], list[Place]]:
     """Return the levels and, of each sentence, the prefix that is given and the one that is all of it."""
-    ids, parents, scored = [[eos]], [[0]], [[False]]
+    order = sorted(range(len(sentences)), key=lambda k: list(sentences[k]))
+    lengths = np.array([len(sentences[k]) for k in order], int)
+    firsts = np.array([given[k] if given else 0 for k in order], int)
+    tables = [[np.array([eos]), np.zeros(1, int), np.zeros(1, bool)]]  # ids, parents and what is scored, by level
+    places = np.zeros((len(sentences), max(lengths, default=0) + 1), int)  # of each sentence's prefixes
+    differs = np.arange(len(sentences)) == 0  # from the prefix of the sentence before
+    for depth in range(1, places.shape[1]):
+        ids = np.array([sentences[k][depth - 1] if len(sentences[k]) >= depth else -1 for k in order])
+        differs[1:] |= ids[1:] != ids[:-1]
+        new = differs & (ids >= 0)
+        places[:, depth] = new.cumsum() - 1
+        scored = np.zeros(new.sum(), bool)
+        scored[places[(lengths >= depth) & (firsts < depth), depth]] = True
+        tables.append([ids[new], places[new, depth - 1], scored])
+    inner = [np.unique(parents) for _, parents, _ in tables[1:]] + [np.zeros(0, int)]
+    levels = [_Level(*table, nodes, np.zeros(len(table[0]))) for table, nodes in zip(tables, inner, strict=True)]
     starts, ends = [(0, 0)] * len(sentences), [(0, 0)] * len(sentences)
-    before: Sequence[int] = ()
-    for k in sorted(range(len(sentences)), key=lambda k: list(sentences[k])):
-        now = sentences[k]
-        same = next(
-            (i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
-        )
-        for depth, each in enumerate(now[same:], same + 1):  # the prefixes on the way here are the last of their levels
-            if depth == len(ids):
-                ids += [[]]
-                parents += [[]]
-                scored += [[]]
-            ids[depth].append(each)
-            parents[depth].append(len(ids[depth - 1]) - 1)
-            scored[depth].append(not given)
-        if given:
-            starts[k] = given[k], len(ids[given[k]]) - 1
-            for depth in range(given[k] + 1, len(now) + 1):
-                scored[depth][-1] = True
-        ends[k] = len(now), len(ids[len(now)]) - 1
-        before = now
-    below = [np.unique(np.array(each, np.int64)) for each in (*parents[1:], [])]
-    levels = [
-        _Level(np.array(last), np.array(above), np.array(wanted), inner, np.zeros(len(last)))
-        for last, above, wanted, inner in zip(ids, parents, scored, below, strict=True)
-    ]
+    for row, k in enumerate(order):
+        starts[k], ends[k] = ((depth, places[row, depth]) for depth in (firsts[row], lengths[row]))
     return levels, starts, ends
 
 
