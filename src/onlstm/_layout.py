@@ -110,6 +110,25 @@ def check_same(x: Tensor, name: str, other: Tensor, dtype: bool) -> None:
         )
 
 
+def check_cell(input: Tensor, hx: State | None, weight_ih: Tensor, hidden_size: int) -> None:
+    """Raise what `nn.LSTMCell` raises for an input or a state that does not fit."""
+    if input.dim() not in (1, 2):
+        raise ValueError(f"ONLSTMCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
+    if (size := input.shape[-1]) != weight_ih.shape[1]:
+        raise RuntimeError(f"input has inconsistent input_size: got {size} expected {weight_ih.shape[1]}")
+    check_same(input, "parameter", weight_ih, dtype=not autocast_enabled(input))
+    for k, state in enumerate(hx or ()):
+        if state.dim() not in (1, 2):
+            raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be 1D or 2D, got {state.dim()}D instead")
+        if input.dim() == 2 and (batch := state.shape[0]) != input.shape[0]:
+            raise RuntimeError(f"Input batch size {input.shape[0]} doesn't match hidden{k} batch size {batch}")
+        if state.dim() != input.dim():
+            raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be {input.dim()}D, got {state.dim()}D instead")
+        if (size := state.shape[-1]) != hidden_size:
+            raise RuntimeError(f"hidden{k} has inconsistent hidden_size: got {size}, expected {hidden_size}")
+        check_same(input, "hidden", state, dtype=not autocast_enabled(input))
+
+
 def autocast_enabled(x: Tensor) -> bool:
     kind = x.device.type
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)

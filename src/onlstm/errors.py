@@ -33,3 +33,15 @@ def one_of(name: str, value: object, known: Collection[str]) -> None:
     """Raise a `UserError` unless `value` is one of the known words."""
     if value not in known:
         raise UserError(f"{name} {value}: there are {', '.join(known)}")
+
+
+def nearest_divisors(divisor: int, *sizes: int) -> list[int] | None:
+    """Return the common proper divisors of sizes next to `divisor`; None if it is one itself.
+
+    >>> nearest_divisors(12, 1150), nearest_divisors(10, 1150, 400)
+    ([10, 23], None)
+    """
+    divisors = [k for k in range(1, min(sizes)) if not any(size % k for size in sizes)]
+    if divisor in divisors:
+        return None
+    return [k for k in divisors if k < divisor][-1:] + [k for k in divisors if k > divisor][:1]

@@ -15,8 +15,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from onlstm import cell
-from onlstm._layout import Layout, State, autocast_enabled, check_same, compute_dtype
+from onlstm._layout import Layout, State, autocast_enabled, check_cell, check_same, compute_dtype
 from onlstm.cell import Distances, MasterGates
+from onlstm.errors import nearest_divisors
 from onlstm.kernels import ops
 
 Backend = Literal["auto", "eager", "fused"]
@@ -33,7 +34,45 @@ class Scanned(NamedTuple):
     """`.forget` and `.input`: (num_layers * directions, T, B); zero where a packed sequence has ended."""
 
 
-class ONLSTM(nn.RNNBase):
+class _Chunked(nn.Module):
+    """What the layer and the cell have in common beside torch's: parameters of more rows, and a chunk size."""
+
+    hidden_size: int
+
+    def _make_parameters(
+        self, chunk_size: int, free_last_chunk: bool, backend: Backend, device: Any, dtype: torch.dtype | None
+    ) -> None:
+        """Replace the parameters that the base class has named; its own, of other sizes, take no memory."""
+        if backend not in get_args(Backend):
+            raise ValueError(f"backend should be 'auto', 'eager' or 'fused', got {backend!r}")
+        if not isinstance(chunk_size, int) or isinstance(chunk_size, bool):
+            raise TypeError(f"chunk_size should be of type int, got: {type(chunk_size).__name__}")
+        if (near := nearest_divisors(chunk_size, self.hidden_size)) is not None:
+            single = f"chunk_size {chunk_size} leaves a single chunk, which can never be written"
+            uneven = f"hidden_size {self.hidden_size} is not a multiple of chunk_size {chunk_size}"
+            raise ValueError(
+                f"{single if chunk_size == self.hidden_size else uneven}; nearest that work: "
+                f"{', '.join(map(str, near)) or 'none, take a larger hidden_size'}"
+            )
+        self.chunk_size, self.free_last_chunk, self.backend = chunk_size, free_last_chunk, backend
+        rows = 2 * (self.hidden_size // chunk_size + free_last_chunk) + 4 * self.hidden_size
+        for name, like in list(self.named_parameters()):
+            setattr(self, name, nn.Parameter(torch.empty(rows, *like.shape[1:], device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights and their biases from U(±1/sqrt(fan_in))."""
+        parameters = dict(self.named_parameters(recurse=False))
+        for name, parameter in parameters.items():
+            fan_in = parameters[name.replace("bias", "weight")].shape[1]
+            nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+    def extra_repr(self) -> str:
+        text = f"{super().extra_repr()}, chunk_size={self.chunk_size}"
+        return text + (", free_last_chunk=True" if self.free_last_chunk else "")
+
+
+class ONLSTM(_Chunked, nn.RNNBase):
     """Ordered-neurons LSTM, called like `nn.LSTM`: `output, (h_n, c_n) = layer(x, (h_0, c_0))`.
 
     Args (all of `nn.LSTM` but `proj_size`, in its order, then by keyword):
@@ -80,36 +119,23 @@ class ONLSTM(nn.RNNBase):
                 "ONLSTM has no proj_size: the master gates order the neurons of one hidden state that is both "
                 "cell and output; put an nn.Linear behind the layer instead"
             )
-        # The base class checks the arguments and names the parameters; its own, of another size, take no memory.
         super().__init__(
             "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device="meta"
         )
         self.mode = "ONLSTM"
-        self.chunk_size, self.free_last_chunk = chunk_size, free_last_chunk
         self.weight_dropout, self.weight_dropout_scale = weight_dropout, weight_dropout_scale
-        self.backend = _checked_backend(backend)
-        rows = _gate_rows(hidden_size, chunk_size, free_last_chunk)
         if not 0 <= weight_dropout < 1:
             raise ValueError(f"weight_dropout should be a number in range [0, 1), got {weight_dropout}")
         if weight_dropout_scale not in ("inverted", "original"):
             raise ValueError(f"weight_dropout_scale should be 'inverted' or 'original', got {weight_dropout_scale!r}")
-        for name, like in list(self.named_parameters()):
-            setattr(self, name, nn.Parameter(torch.empty(rows, *like.shape[1:], device=device, dtype=dtype)))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        for names in self._all_weights:
-            _reset([getattr(self, name) for name in names])
+        self._make_parameters(chunk_size, free_last_chunk, backend, device, dtype)
 
     def flatten_parameters(self) -> None:
         """Do nothing: for code that calls it on every recurrent layer (only cuDNN needs it)."""
 
     def extra_repr(self) -> str:
-        text = f"{super().extra_repr()}, chunk_size={self.chunk_size}"
-        if self.weight_dropout:
-            text += f", weight_dropout={self.weight_dropout}"
-            text += f", weight_dropout_scale={self.weight_dropout_scale!r}"
-        return text + (", free_last_chunk=True" if self.free_last_chunk else "")
+        drop = f", weight_dropout={self.weight_dropout}, weight_dropout_scale={self.weight_dropout_scale!r}"
+        return super().extra_repr() + (drop if self.weight_dropout else "")
 
     def forward(
         self,
@@ -192,8 +218,8 @@ class ONLSTM(nn.RNNBase):
         check_same(x, "parameter", getattr(self, self._all_weights[0][0]), dtype=False)
         if state is not None:
             layout.check_state(state, len(self._all_weights), self.hidden_size)
-            for each in state:
-                check_same(x, "hidden", each, dtype=not autocast_enabled(x))
+            for tensor in state:
+                check_same(x, "hidden", tensor, dtype=not autocast_enabled(x))
 
     def _checked_masks(self, weight_mask: Sequence[Tensor] | None) -> Sequence[Tensor | None]:
         if weight_mask is None:
@@ -216,7 +242,7 @@ class ONLSTM(nn.RNNBase):
         return w_hh * mask.to(w_hh.dtype) / (1 - p if inverted else 1)
 
 
-class ONLSTMCell(nn.RNNCellBase):
+class ONLSTMCell(_Chunked, nn.RNNCellBase):
     """One step of the ON-LSTM, called like `nn.LSTMCell`: `h, c = cell(x, (h, c))`.
 
     >>> cell = ONLSTMCell(10, 24, chunk_size=4)
@@ -238,23 +264,11 @@ class ONLSTMCell(nn.RNNCellBase):
         backend: Backend = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, bias, num_chunks=4, device="meta")
-        self.chunk_size, self.free_last_chunk = chunk_size, free_last_chunk
-        self.backend = _checked_backend(backend)
-        rows = _gate_rows(hidden_size, chunk_size, free_last_chunk)
-        for name, like in list(self.named_parameters()):
-            setattr(self, name, nn.Parameter(torch.empty(rows, *like.shape[1:], device=device, dtype=dtype)))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        _reset([self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh])
-
-    def extra_repr(self) -> str:
-        text = f"{super().extra_repr()}, chunk_size={self.chunk_size}"
-        return text + (", free_last_chunk=True" if self.free_last_chunk else "")
+        self._make_parameters(chunk_size, free_last_chunk, backend, device, dtype)
 
     def forward(self, input: Tensor, hx: State | None = None) -> State:
         """Return `(h_1, c_1)` for an input (B, input_size) or (input_size), exactly as `nn.LSTMCell` does."""
-        self._check(input, hx)
+        check_cell(input, hx, self.weight_ih, self.hidden_size)
         x = input if input.dim() == 2 else input[None]
         h, c = (x.new_zeros(2, x.shape[0], self.hidden_size)) if hx is None else hx
         if input.dim() == 1 and hx is not None:
@@ -266,26 +280,6 @@ class ONLSTMCell(nn.RNNCellBase):
             first = h.to(dtype), c.to(dtype)
             _, h, c, _ = _scan(self.backend, x.to(dtype), weights, first, layout, self.chunk_size)
         return (h, c) if input.dim() == 2 else (h[0], c[0])
-
-    def _check(self, input: Tensor, hx: State | None) -> None:
-        if input.dim() not in (1, 2):
-            raise ValueError(f"ONLSTMCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
-        if input.shape[-1] != self.input_size:
-            got, expected = input.shape[-1], self.input_size
-            raise RuntimeError(f"input has inconsistent input_size: got {got} expected {expected}")
-        check_same(input, "parameter", self.weight_ih, dtype=not autocast_enabled(input))
-        for k, each in enumerate(hx or ()):
-            if each.dim() not in (1, 2):
-                raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be 1D or 2D, got {each.dim()}D instead")
-            if input.dim() == 2 and each.shape[0] != input.shape[0]:
-                got, expected = input.shape[0], each.shape[0]
-                raise RuntimeError(f"Input batch size {got} doesn't match hidden{k} batch size {expected}")
-            if each.dim() != input.dim():
-                raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be {input.dim()}D, got {each.dim()}D instead")
-            if each.shape[-1] != self.hidden_size:
-                got, expected = each.shape[-1], self.hidden_size
-                raise RuntimeError(f"hidden{k} has inconsistent hidden_size: got {got}, expected {expected}")
-            check_same(input, "hidden", each, dtype=not autocast_enabled(input))
 
 
 def _scan(
@@ -304,38 +298,3 @@ def _scan(
         return cell.scan(F.linear(rows, w_ih, bias), w_hh, *state, chunk_size, layout.sizes(), reverse)
     h, h_n, c_n, d_f, d_i = ops.scan(rows, w_ih, w_hh, bias, *state, layout.batch_sizes, chunk_size, reverse)
     return h, h_n, c_n, Distances(d_f, d_i)
-
-
-def _gate_rows(hidden_size: int, chunk_size: int, free_last_chunk: bool) -> int:
-    """Return the rows of a weight, or say which chunk sizes would do."""
-    if not isinstance(chunk_size, int) or isinstance(chunk_size, bool):
-        raise TypeError(f"chunk_size should be of type int, got: {type(chunk_size).__name__}")
-    works = [size for size in range(1, hidden_size // 2 + 1) if hidden_size % size == 0]
-    if chunk_size not in works:
-        below, above = (
-            [size for size in works if size < chunk_size][-1:],
-            [s for s in works if s > chunk_size][:1],
-        )
-        nearest = ", ".join(map(str, below + above)) or "none, take a larger hidden_size"
-        problem = (
-            f"chunk_size {chunk_size} leaves a single chunk, which can never be written"
-            if chunk_size == hidden_size
-            else f"hidden_size {hidden_size} is not a multiple of chunk_size {chunk_size}"
-        )
-        raise ValueError(f"{problem}; nearest that work: {nearest}")
-    return 2 * (hidden_size // chunk_size + free_last_chunk) + 4 * hidden_size
-
-
-def _checked_backend(backend: Backend) -> Backend:
-    if backend not in get_args(Backend):
-        raise ValueError(f"backend should be 'auto', 'eager' or 'fused', got {backend!r}")
-    return backend
-
-
-def _reset(parameters: list[Tensor]) -> None:
-    """Draw (weight_ih, weight_hh[, bias_ih, bias_hh]) from U(±1/sqrt(fan_in))."""
-    weights = parameters[:2]
-    for k, parameter in enumerate(parameters):
-        if parameter is not None:
-            bound = 1 / math.sqrt(weights[k % 2].shape[1])
-            nn.init.uniform_(parameter, -bound, bound)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from onlstm.errors import UserError, at_least, nearest
+from onlstm.errors import UserError, at_least, nearest, nearest_divisors
 
 RNN = Literal["onlstm", "lstm"]
 Softmax = Literal["full", "bfloat16", "adaptive"]
@@ -72,8 +72,11 @@ class LMConfig:
             )
         if min(self.sizes) < 1:
             raise UserError(f"model.hidden_size {self.hidden_size}: every layer needs at least 1 neuron")
-        if self.rnn == "onlstm":
-            _check_chunk(self.sizes, self.chunk_size)
+        if self.rnn == "onlstm" and (near := nearest_divisors(self.chunk_size, *self.sizes)) is not None:
+            raise UserError(
+                f"model.chunk_size {self.chunk_size}: layers of {', '.join(map(str, self.sizes))} neurons need a "
+                f"common proper divisor; nearest that work: {', '.join(map(str, near))}"
+            )
         if self.softmax == "adaptive" and (self.tied or self.mos):
             raise UserError("model.softmax adaptive: not with tied embeddings or mos; say tied: false, mos: 0")
         if self.softmax == "bfloat16" and self.mos:
@@ -88,11 +91,9 @@ class LMConfig:
     def of(cls, settings: Mapping[str, Any]) -> "LMConfig":
         """Return the configuration of plain data, such as the `model` of config.json."""
         try:
-            for name in settings:
-                if name not in cls.__dataclass_fields__:
-                    raise UserError(
-                        f"model.{name}: no such setting; {nearest(name, cls.__dataclass_fields__, 'model.')}"
-                    )
+            known = cls.__dataclass_fields__
+            for name in set(settings) - set(known):
+                raise UserError(f"model.{name}: no such setting; {nearest(name, known, 'model.')}")
             return cls(**settings)
         except TypeError as error:
             raise UserError(f"not the settings of a language model: {error}") from None
@@ -104,13 +105,3 @@ class LMConfig:
             return self.hidden_size
         last = self.embedding_size if self.tied and not self.mos else self.hidden_size
         return (self.hidden_size,) * (self.num_layers - 1) + (last,)
-
-
-def _check_chunk(sizes: tuple[int, ...], chunk: int) -> None:
-    works = [c for c in range(1, min(sizes)) if not any(size % c for size in sizes)]
-    if chunk not in works:
-        near = [*[c for c in works if c < chunk][-1:], *[c for c in works if c > chunk][:1]]
-        raise UserError(
-            f"model.chunk_size {chunk}: layers of {', '.join(map(str, sizes))} neurons need a common proper divisor; "
-            f"nearest that work: {', '.join(map(str, near))}"
-        )

@@ -100,7 +100,7 @@ def _trie(
     order = sorted(range(len(sentences)), key=lambda k: list(sentences[k]))
     lengths = np.array([len(sentences[k]) for k in order], int)
     firsts = np.array([given[k] if given else 0 for k in order], int)
-    tables = [[np.array([eos]), np.zeros(1, int), np.zeros(1, bool)]]  # ids, parents and what is scored, by level
+    tables = [(np.array([eos]), np.zeros(1, int), np.zeros(1, bool))]  # ids, parents and what is scored, by level
     places = np.zeros((len(sentences), max(lengths, default=0) + 1), int)  # of each sentence's prefixes
     differs = np.arange(len(sentences)) == 0  # from the prefix of the sentence before
     for depth in range(1, places.shape[1]):
@@ -110,7 +110,7 @@ def _trie(
         places[:, depth] = new.cumsum() - 1
         scored = np.zeros(new.sum(), bool)
         scored[places[(lengths >= depth) & (firsts < depth), depth]] = True
-        tables.append([ids[new], places[new, depth - 1], scored])
+        tables.append((ids[new], places[new, depth - 1], scored))
     inner = [np.unique(parents) for _, parents, _ in tables[1:]] + [np.zeros(0, int)]
     levels = [_Level(*table, nodes, np.zeros(len(table[0]))) for table, nodes in zip(tables, inner, strict=True)]
     starts, ends = [(0, 0)] * len(sentences), [(0, 0)] * len(sentences)
