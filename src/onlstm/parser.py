@@ -154,20 +154,22 @@ class Parser:
             for layers in self._distances(chunk, self.model.config.num_layers):
                 yield tuple(map(tuple, layers.tolist()))
 
-    def diagram(self, text: str | Words, gold: Tree | None = None, kept: Sequence[int] | None = None) -> Diagram | None:
+    def diagram(
+        self, text: str | Words, gold: Tree | None = None, positions: Sequence[int] | None = None
+    ) -> Diagram | None:
         """Return what to draw of a sentence: tree, distances and, for a single layer, master gates; None without words.
 
         Args:
             gold: the correct tree, to draw beside.
-            kept: positions of the words that are drawn, those of the gold tree, if the model reads more.
+            positions: which of the words are drawn: those of the gold tree, if the model reads more.
         """
         sentence = _raw(self._tokenizer, text) if isinstance(text, str) else _tokenised(self._tokenizer, text)
-        places = list(range(len(sentence.words)) if kept is None else kept)
+        places = list(range(len(sentence.words)) if positions is None else positions)
         if not places:
             return None
         (parse,) = self._parses([sentence])
         distances, words = [parse.distances[i] for i in places], [parse.words[i] for i in places]
-        tree = tree_from_distances(distances, gold.words if gold and kept is not None else words, self.decoder)
+        tree = tree_from_distances(distances, gold.words if gold and positions is not None else words, self.decoder)
         gates = None
         if self.gates != "lstm" and len(self.layers) == 1:
             layers, count = self.layers[0], len(sentence.ids)

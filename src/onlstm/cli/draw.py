@@ -41,7 +41,7 @@ class _Sentence:
     distances: Sequence[float] | None = None
     words: list[str] = field(default_factory=list)
     """As a model is to read them; empty for raw text."""
-    kept: Sequence[int] | None = None
+    positions: Sequence[int] | None = None
     """Which of these words the gold tree has; None means all."""
 
 
@@ -90,7 +90,7 @@ def draw(
         sentences = _with_gold(sentences, gold, profile)
     sentences = _chosen(sentences, select, find, max)
     if run:
-        parsed = (parser.diagram(s.words or s.text, s.gold, s.kept) for s in sentences)
+        parsed = (parser.diagram(s.words or s.text, s.gold, s.positions) for s in sentences)
         diagrams = [diagram for diagram in parsed if diagram]
     else:
         diagrams = [Diagram(tree=s.tree, gold=s.gold, distances=s.distances) for s in sentences if s.tree]
@@ -165,8 +165,8 @@ def _treebank(name: str, profile: str, model: "LanguageModel | None") -> Iterato
 
     wider = WIDER.get(bank.profile.name) if is_penn(model) else None
     wide = read_treebank(name, profile=wider) if wider else None
-    for tree, words, kept in readings(bank, model, "aligned", wide):
-        yield _Sentence(text=" ".join(tree.words), gold=tree, words=list(words), kept=kept)
+    for tree, words, positions in readings(bank, model, "aligned", wide):
+        yield _Sentence(text=" ".join(tree.words), gold=tree, words=list(words), positions=positions)
 
 
 def _record(line: str, place: str) -> _Sentence | None:
