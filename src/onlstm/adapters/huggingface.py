@@ -17,7 +17,6 @@ and pad. Words that attention_mask hides, on either side or between others, are 
 import os
 import shutil
 from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,9 @@ from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 from onlstm.lm.folder import TOKENIZER
 from onlstm.lm.model import LanguageModel, States
+from onlstm.lm.reader import walk
 from onlstm.lm.softmax import FullSoftmax
 from onlstm.models import locate
-from onlstm.settings import build
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
 
 
@@ -57,8 +56,7 @@ class OnlstmConfig(PreTrainedConfig):
 
     def __init__(self, *, eos_token_id: int | None = None, use_cache: bool = True, **more: Any) -> None:
         more["tied"] = more.pop("tie_word_embeddings", more.get("tied", LMConfig.tied))
-        given = {field.name: more.pop(field.name, field.default) for field in fields(LMConfig)}
-        shape = build(LMConfig, given, "model")
+        shape = LMConfig.of({field.name: more.pop(field.name, field.default) for field in fields(LMConfig)})
         for name, value in asdict(shape).items():
             setattr(self, name, list(value) if isinstance(value, tuple) else value)
         super().__init__(**more)
@@ -142,20 +140,15 @@ class OnlstmForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _checked(self, ids: Tensor, mask: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return which of ids (B, T) are to be read, and the state (B, S) before them."""
-        rows, steps = ids.shape
-        size = 2 * sum(self.lm.config.sizes)
-        if mask is None:
-            mask = torch.ones_like(ids)
-        elif mask.dim() != 2 or len(mask) != rows or mask.shape[1] < steps:
-            raise UserError(
-                f"attention_mask {tuple(mask.shape)}: ({rows}, {steps}) is needed, or what was read before too"
-            )
-        if state is None:
-            state = self.lm.embedding.weight.new_zeros(rows, size)
-        elif state.shape != (rows, size):
-            raise UserError(
-                f"state {tuple(state.shape)}: ({rows}, {size}) is needed, as an output of this model has it"
-            )
+        (rows, steps), size = ids.shape, 2 * sum(self.lm.config.sizes)
+        mask = torch.ones_like(ids) if mask is None else mask
+        state = self.lm.embedding.weight.new_zeros(rows, size) if state is None else state
+        if mask.dim() != 2 or len(mask) != rows or mask.shape[1] < steps:
+            shape = tuple(mask.shape)
+            raise UserError(f"attention_mask {shape}: ({rows}, {steps}) is needed, or what was read before too")
+        if state.shape != (rows, size):
+            shape = tuple(state.shape)
+            raise UserError(f"state {shape}: ({rows}, {size}) is needed, as an output of this model has it")
         return mask[:, -steps:].bool(), state
 
     def _read(self, ids: Tensor, real: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,13 +160,15 @@ class OnlstmForCausalLM(PreTrainedModel, GenerationMixin):
         lengths, rows = real.sum(1).sort(descending=True, stable=True)
         words = ids.gather(1, real.int().argsort(dim=1, descending=True, stable=True))[rows].T
         state, seed = state[rows], int(torch.randint(2**62, ())) if self.training else 0
-        parts = []
-        for begin, end in pairwise(sorted({0, *lengths.tolist()})):
-            live = int((lengths >= end).sum())
-            masks = Masks(torch.Generator(ids.device).manual_seed(seed), len(rows))  # the same for all parts
-            hidden, states, *_ = self.lm.encode(words[begin:end, :live], self._states(state[:live]), masks)
-            parts.append(F.pad(hidden, (0, 0, 0, len(rows) - live)))
-            state = torch.cat((torch.cat([each[0] for pair in states for each in pair], 1), state[live:]))
+
+        def masks() -> Masks:  # the same for all parts
+            return Masks(torch.Generator(ids.device).manual_seed(seed), len(rows))
+
+        ends, parts = sorted({*lengths.tolist()} - {0}), []
+        for _, encoded in walk(self.lm, words, lengths.tolist(), self._states(state), ends, masks):
+            live = encoded.hidden.shape[1]
+            parts.append(F.pad(encoded.hidden, (0, 0, 0, len(rows) - live)))
+            state = torch.cat((torch.cat([tensor[0] for pair in encoded.state for tensor in pair], 1), state[live:]))
         if not parts:
             raise UserError("input_ids: nothing to read; an empty text is `<eos>`, as the tokenizer writes it")
         back, places = rows.argsort(), (real.cumsum(1) - 1).clamp(min=0)

@@ -128,8 +128,8 @@ class LanguageModel(nn.Module):
             master_gates: with the master gates of every ON-LSTM layer, which takes longer.
             tokens_at_once: bounds the memory, also for a single long sentence; it changes nothing but speed.
         """
-        wanted = {"distances": distances, "master_gates": master_gates}
-        return reader.read(self, sentences, layers, tokens_at_once, **wanted)
+        options = {"layers": layers, "distances": distances, "master_gates": master_gates}
+        return reader.read(self, sentences, tokens_at_once, **options)
 
     def score(self, sentences: Iterable[str | Sequence[str]]) -> "list[SentenceScore]":
         """Return the surprisal (nats) of each word of each sentence, in order; see `onlstm.lm.score`."""

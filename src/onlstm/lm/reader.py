@@ -8,6 +8,7 @@ from its batches. A long text stands in columns side by side, and the state is c
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,9 +18,10 @@ from torch import Tensor
 from onlstm.cell import Distances, MasterGates
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
+from onlstm.lm.dropout import Masks
 
 if TYPE_CHECKING:
-    from onlstm.lm.model import LanguageModel, States
+    from onlstm.lm.model import Encoded, LanguageModel, States
 
 T = TypeVar("T")
 Layers = int | str | Sequence[int | str]
@@ -60,16 +62,16 @@ class Batch:
 
 @torch.no_grad()
 def read(
-    model: "LanguageModel", sentences: Sequence[Sequence[int]], layers: int | None, tokens_at_once: int, **wanted: bool
+    model: "LanguageModel", sentences: Sequence[Sequence[int]], tokens_at_once: int, **options: Any
 ) -> Iterator[Batch]:
-    """Yield the batches that `LanguageModel.read` describes."""
+    """Yield the batches that `LanguageModel.read` describes; the options are those of `LanguageModel.encode`."""
     order = sorted((k for k, ids in enumerate(sentences) if len(ids)), key=lambda k: -len(sentences[k]))
     with evaluating(model):
-        start = after_eos(model, layers)[1]
+        _, start = after_eos(model, options["layers"])
         first = 0
         while first < len(order):
             batch = order[first : first + max(1, tokens_at_once // len(sentences[order[first]]))]
-            yield from _windows(model, sentences, batch, start, max(1, tokens_at_once // len(batch)), **wanted)
+            yield from _windows(model, sentences, batch, start, max(1, tokens_at_once // len(batch)), options)
             first += len(batch)
 
 
@@ -79,31 +81,47 @@ def _windows(
     batch: list[int],
     start: "States",
     steps: int,
-    distances: bool,
-    master_gates: bool,
+    options: dict[str, Any],
 ) -> Iterator[Batch]:
-    """Yield some sentences, longest first, `steps` words at a time; those that have ended are no longer computed."""
+    """Yield some sentences, longest first, `steps` words at a time."""
     lengths = [len(sentences[k]) for k in batch]
     rows = np.full((len(batch), lengths[0] + 1), model.tokenizer.eos_id)
     for row, k, length in zip(rows, batch, lengths, strict=True):
         row[:length] = sentences[k]
     ids = torch.from_numpy(rows.T.copy()).to(model.embedding.weight.device)
     state = tuple((h.repeat(1, len(batch), 1), c.repeat(1, len(batch), 1)) for h, c in start)
-    for begin in range(0, lengths[0], steps):
-        end, live = min(begin + steps, lengths[0]), sum(length > begin for length in lengths)
-        before = tuple((h[:, :live], c[:, :live]) for h, c in state)
-        encoded = model.encode(
-            ids[begin:end, :live], before, layers=len(start), distances=distances, master_gates=master_gates
-        )
-        state = encoded.state
+    ends = [*range(steps, lengths[0], steps), lengths[0]]
+    for begin, encoded in walk(model, ids[:-1], lengths, state, ends, **options):
+        end, live = begin + len(encoded.hidden), encoded.hidden.shape[1]
         yield Batch(
             sentences=batch[:live],
             lengths=[min(length, end) - begin for length in lengths[:live]],
             following=ids[begin + 1 : end + 1, :live],
             hidden=encoded.hidden,
-            distances=_finite(encoded.distances) if distances and encoded.distances else None,
+            distances=_finite(encoded.distances) if options["distances"] and encoded.distances else None,
             master_gates=tuple(MasterGates(pair.forget.cpu(), pair.input.cpu()) for pair in encoded.master_gates),
         )
+
+
+def walk(
+    model: "LanguageModel",
+    ids: Tensor,
+    lengths: Sequence[int],
+    state: "States",
+    ends: Iterable[int],
+    masks: Callable[[], Masks | None] = lambda: None,
+    **options: Any,
+) -> "Iterator[tuple[int, Encoded]]":
+    """Yield where a part of columns of ids (T, B), longest first, begins, and what `LanguageModel.encode` returns.
+
+    The parts run from one of `ends` to the next; columns that have ended are no longer computed.
+    """
+    for begin, end in pairwise([0, *ends]):
+        live = sum(length > begin for length in lengths)
+        before = tuple((h[:, :live], c[:, :live]) for h, c in state)
+        encoded = model.encode(ids[begin:end, :live], before, masks(), **options)
+        state = encoded.state
+        yield begin, encoded
 
 
 def _finite(distances: Distances) -> Distances:
