@@ -118,7 +118,7 @@ def reproduce(
             _run_step(words, json)
     text = plan.page()
     if json:
-        results = {path.stem: read(path) for path in plan.here.glob("*.json")} if text else {}
+        results = {path.stem: read(path) for path in sorted(plan.here.glob("*.json"))} if text else {}
         content = {"target": target, "scale": scale, "results": results, "published": published()}
         emit("reproduce", started, None, content)
     elif text:

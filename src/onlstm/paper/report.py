@@ -1,7 +1,7 @@
 """RESULTS.md and a page for every experiment, made from results/*.json with the published numbers beside ours.
 
-The files are what `onlstm train`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. An experiment that is
-new here has a `Section` in `SECTIONS`. Nothing imports torch.
+The files are what `onlstm train`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. A new kind of result
+needs a `Section` in `SECTIONS`. Nothing here imports torch.
 """
 
 import os

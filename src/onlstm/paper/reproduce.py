@@ -1,4 +1,4 @@
-"""`onlstm reproduce`: the commands behind a table or figure of the paper, what of them is done, and the page they make.
+"""`onlstm reproduce`: the commands behind a table or figure of the paper, which of them are left, and their page.
 
 The commands themselves are lines in reproduce.yaml.
 """

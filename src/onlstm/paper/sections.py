@@ -50,13 +50,11 @@ class Section:
 
 
 def _origin(result: Result[Any]) -> str:
-    """Return on what a result was made, as a line of a list."""
+    """Return the machine, the versions and the time behind a result, as a line of a list."""
     origin = result.origin
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
-    time = f"{origin.seconds / 60:.1f} min"
-    return (
-        f"- {result.file}: {'; '.join((origin.machine, f'threads: {origin.threads}', versions, time, *origin.notes))}"
-    )
+    facts = [origin.machine, f"threads: {origin.threads}", versions, f"{origin.seconds / 60:.1f} min", *origin.notes]
+    return f"- {result.file}: {'; '.join(facts)}"
 
 
 def _quoted(table: str) -> list[str]:
