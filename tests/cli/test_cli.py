@@ -40,8 +40,8 @@ def test_version_is_the_packages():
         (["frobnicate"], 'Unknown command "frobnicate". Available commands: '),
         (["demo", "--minuts", "3"], "Unknown option: --minuts. Did you mean --minutes?"),
         (["demo", "--minutes", "many"], 'Invalid value for --minutes: unable to convert "many" into float.'),
-        (["demo", "--minutes", "0"], "--minutes 0: a number above 0 is needed"),
-        (["demo", "--grammar", "no/such/file"], "--grammar no/such/file: No such file or directory"),
+        (["demo", "--minutes", "0"], "minutes 0: a number above 0 is needed"),
+        (["demo", "--grammar", "no/such/file"], "no/such/file: No such file or directory"),
         (["bench", "--shapes", "huge"], "--shapes huge: no such shape; there are lm-large"),
         (["bench", "--threads", "0"], "--threads 0: at least 1 is needed"),
         (

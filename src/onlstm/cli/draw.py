@@ -132,17 +132,16 @@ def _read(name: str, profile: str, scored: bool = False, model: "LanguageModel |
     is_bank = not inline and (profile != "auto" or Path(name).is_dir() or name.lower().endswith(_ARCHIVES))
     text = "" if is_bank else "\n".join(lines_of([name])).lstrip("\ufeff")
     start, where = text.lstrip()[:1], "the brackets" if inline else "standard input" if name == "-" else Path(name).name
-    trees = list(read_brackets(text, source=where)) if start == "(" else []
-    if is_bank or (exists(name) and (start == "<" or (scored and trees and _is_tagged(trees[0])))):
+    trees = read_brackets(text, source=where) if start == "(" else iter(())
+    first = next(trees, None)
+    if is_bank or (exists(name) and (start == "<" or (scored and first and _is_tagged(first)))):
         return list(_treebank(name, profile, model))
-    if start == "(":
-        return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in trees]
+    if first:
+        return [_Sentence(text=" ".join(tree.words), tree=tree) for tree in (first, *trees)]
     lines = [(f"{where}:{k}", line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
-    return [
-        sentence
-        for place, line in lines
-        if (sentence := _record(line, place) if start == "{" else _Sentence(text=line))
-    ]
+    if start == "{":
+        return [sentence for place, line in lines if (sentence := _record(line, place))]
+    return [_Sentence(text=line) for _, line in lines]
 
 
 def _is_tagged(tree: "Tree") -> bool:
