@@ -24,7 +24,8 @@ import torch
 from onlstm import files
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
-from onlstm.paper.syntax.generator import generate
+from onlstm.paper.syntax.loading import load
+from onlstm.paper.syntax.templates import generate
 from onlstm.text.sources import read_lines
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from twins import twins
@@ -110,7 +111,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     counts = Counter(word for line in read_lines(TEXT) for word in line.split())
     tokenizer = Tokenizer.of_words(vocabulary(counts, None, 1))
-    sentences = [tokenizer.ids([*text.split(), "."]) for item in generate() for text in item.sentences]
+    sentences = [tokenizer.ids([*text.split(), "."]) for item in generate(load()) for text in item.sentences]
     result = json.loads(options.out.read_text()) if options.out.is_file() else {}
     for size in options.sizes or SIZES:
         result[size] = measure(size, tokenizer, sentences, options.threads)

@@ -8,9 +8,9 @@ import pytest
 from onlstm.errors import UserError
 from onlstm.paper import report
 from onlstm.paper.published import published
-from onlstm.paper.syntax.generator import rows
+from onlstm.paper.syntax.loading import load
 
-ROWS, QUOTED = rows(), published()
+ROWS, QUOTED = load().rows, published()
 PUBLISHED = [
     {name: 100 * float(each.values[name]) for name in ("ON-LSTM", "LSTM")} for each in QUOTED if each.table == "syneval"
 ]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import onlstm.paper.syntax as package
 from onlstm.errors import UserError
-from onlstm.paper.syntax.generator import Item, generate, rows
+from onlstm.paper.syntax import templates
 from onlstm.paper.syntax.loading import load
 from onlstm.paper.syntax.pairs import read_pairs
+from onlstm.paper.syntax.templates import Item
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "syneval"
 YAML = Path(package.__file__).parent / "marvin-linzen.yaml"
@@ -48,6 +49,14 @@ lexicon: {noun: [cat/cats, owl/owls], verb: [naps/nap, is/are up], kind: [big, o
 templates:
   plain: {grammatical: "noun[n] verb[n]", ungrammatical: "noun[n] verb[!n]"}
 """
+
+
+def generate(path=None, **options):
+    return templates.generate(load(path), **options)
+
+
+def rows(path=None):
+    return load(path).rows
 
 
 def own(folder, text, name="mine.yaml"):
@@ -152,8 +161,8 @@ def test_known_words_only(items):
     spec = replace(load(), templates=tuple(each for each in load().templates if each.name in names))
     some = [item for item in items if item.template in names]
     every = {word for item in some for sentence in item.sentences for word in sentence.split()}
-    assert list(generate(spec, known=every)) == some
-    left = list(generate(spec, known=list(every - {"laugh", "guards", "twenty", "most", "loves"})))
+    assert list(templates.generate(spec, known=every)) == some
+    left = list(templates.generate(spec, known=list(every - {"laugh", "guards", "twenty", "most", "loves"})))
     gone = {"laugh", "laughs", "guard", "guards", "twenty", "most", "no", "loves", "love"}  # with all their forms
     assert left == [item for item in some if not gone & set(" ".join(item.sentences).split())]
     assert Counter(item.template for item in left)["simple_agrmt"] == 10 * 6 * 2
@@ -214,7 +223,7 @@ def test_a_triple_has_three_rows(tmp_path):
     text = TINY.replace('{grammatical: "noun[n]', '{intrusive: "noun[n] kind[] verb[n]", grammatical: "noun[n]')
     spec = load(own(tmp_path, text))
     assert [row.compare for row in spec.rows] == [(0, 1), (1, -1), (0, -1)]
-    assert next(generate(spec)).sentences == ("cat naps", "cat big naps", "cat nap")
+    assert next(templates.generate(spec)).sentences == ("cat naps", "cat big naps", "cat nap")
 
 
 WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
@@ -241,43 +250,45 @@ def test_all_of_a_small_template_by_hand(tmp_path_factory, size, nouns, verbs):
 
 MISTAKES = [
     ("features:", "feature:", "feature: no such key; did you mean features?"),
-    ("{n: [one, many]}", "{n: [one]}", "features.n: two values or more"),
-    ("{n: [one, many]}", "{n: one}", "features.n: two values or more"),
-    ("{n: [one, many]}", "{a_n: [one, many]}", "features.a_n: a name has no blanks"),
-    ("{n: [one, many]}", "{n: [one, many], m: [many, one]}", "features.m: many has another place"),
-    ("{n: [one, many]}", "{n: [one, many], one: [a, b]}", "features.one: both a feature and a value"),
-    ("{n: [one, many]}", "{m: [x, y]}", "templates.plain: noun[n]: no feature n; there are m, x, y"),
-    ("cat/cats", "cat/cats/cattery", "templates.plain: noun[n]: cat/cats/cattery has 3 forms; n needs 2"),
+    ("{n: [one, many]}", "{n: [one]}", "templates.plain.grammatical: noun[n]: cat/cats has 2 forms, not 1"),
+    ("{n: [one, many]}", "{n: one}", "features.n: "),
+    ("{n: [one, many]}", "{n: [one, many], m: [many, one]}", "features.m: many has another meaning, or another place"),
+    ("{n: [one, many]}", "{n: [one, many], one: [a, b]}", "features.one: one has another meaning"),
+    ("{n: [one, many]}", "{m: [x, y]}", "templates.plain.grammatical: noun[n]: no feature n; "),
+    ("cat/cats", "cat/cats/cattery", "templates.plain.grammatical: noun[n]: cat/cats/cattery has 3 forms, not 2"),
     ("cat/cats", "cat/", "lexicon.noun: cat/: as many forms in each word"),
+    ("cat/cats", '" "', "lexicon.noun:  : as many forms in each word"),
     ("is/are up", "is/are up/down/out", "lexicon.verb: is/are up/down/out: as many forms in each word"),
-    ("[cat/cats, owl/owls]", "cat/cats", "lexicon.noun: words are needed"),
-    ("cat/cats", "cat: cats", "lexicon.noun: words are needed"),
-    ("naps/nap, is/are up", "nap, up", "templates.plain: verb[!n]: no verb has another form"),
+    ("[cat/cats, owl/owls]", "cat/cats", "lexicon.noun: "),
+    ("[cat/cats, owl/owls]", "[]", "templates.plain: makes no sentences that differ"),
+    ("cat/cats", "cat: cats", "lexicon.noun"),
+    ("naps/nap, is/are up", "nap, up", "templates.plain: makes no sentences that differ"),
     ("verb[!n]", "vreb[!n]", "templates.plain.ungrammatical: vreb[!n]: vreb is not in lexicon; did you mean verb?"),
-    ("verb[!n]", "verb[]", "templates.plain: verb[]: naps/nap has 2 forms; say for which feature"),
-    ("verb[!n]", "verb[!one]", "templates.plain: verb[!one]: no feature one"),
-    ("verb[!n]", "verb[!]", "templates.plain: verb[!]: no feature"),
-    ("verb[!n]", "verb[n", "templates.plain.ungrammatical: verb[n: brackets follow a kind"),
-    ("verb[!n]", "verb", "templates.plain.ungrammatical: verb is a kind of words: write verb[n]"),
-    ("verb[!n]", "verb2[!n] verb3[n]", "templates.plain: verb[n]: too few of verb"),
-    ("verb[!n]", "verb[n]", "templates.plain: two of its sentences are the same"),
-    ("ungrammatical", "ungramatical", "templates.plain.ungramatical: no such key; did you mean ungrammatical?"),
-    ("ungrammatical", "intrusive", "templates.plain: no ungrammatical sentence"),
-    ('"noun[n] verb[!n]"', "[noun]", "templates.plain.ungrammatical: one line of text"),
-    ("templates:", "rows:\n  plain: x\ntemplates:", "rows.plain: entries are needed"),
+    ("verb[!n]", "verb[]", "templates.plain.ungrammatical: verb[]: naps/nap has 2 forms, not 1"),
+    ("verb[!n]", "verb[!one]", "templates.plain.ungrammatical: verb[!one]: no feature one"),
+    ("verb[!n]", "verb[!]", "templates.plain.ungrammatical: verb[!]: no feature"),
+    ("verb[!n]", "verb[n", "templates.plain.ungrammatical: verb[n: a kind of words needs a feature in brackets"),
+    ("verb[!n]", "verb", "templates.plain.ungrammatical: verb: a kind of words needs a feature in brackets"),
+    ("verb[!n]", "verb2[!n] verb3[n]", "templates.plain: makes no sentences"),
+    ("verb[!n]", "verb[n]", "templates.plain: makes no sentences that differ"),
+    ("ungrammatical", "ungramatical", "templates.plain: ungrammatical is missing"),
+    ("{grammatical", "{intrusiv: x, grammatical", "templates.plain.intrusiv: no such key; did you mean intrusive?"),
+    ("ungrammatical", "intrusive", "templates.plain: ungrammatical is missing"),
+    ('"noun[n] verb[!n]"', "[noun]", "templates.plain: ungrammatical: str is needed"),
+    ("templates:", "rows:\n  plain: x\ntemplates:", "rows.plain: "),
     ("templates:", "rows: {a: {b: {c: [plane]}}}\ntemplates:", "rows.a.b.c: no template plane; did you mean plain?"),
     ("templates:", "rows: {a: {b: {c: [plain, intrusive > ungrammatical]}}}\ntemplates:", "plain has no intrusive"),
     ("templates:", "rows: {a: {b: {c: [plain, good > bad]}}}\ntemplates:", "rows.a.b.c: good > bad: two of"),
     ("templates:", "lexicons: {other: {nuon: [a/b]}}\ntemplates:", "lexicons.other.nuon: not in lexicon; did you mean"),
-    ("templates:", "lexicons: {other: {noun: [a/b/c]}}\ntemplates:", "noun[n]: a/b/c has 3 forms; n needs 2"),
+    ("templates:", "lexicons: {other: {noun: [a/b/c]}}\ntemplates:", "noun[n]: a/b/c has 3 forms, not 2"),
     ("templates:", "lexicon: {}\ntemplates:", "mine.yaml:3: not YAML: lexicon stands here twice"),
     ("features:", "\tfeatures: {", "mine.yaml:1: not YAML: "),
     ("features:", "? [a, b]\n: c\nfeatures:", "mine.yaml:1: not YAML: found unhashable key"),
     ('"noun[n] verb[n]"', "noun[n] verb[n]", "texts with [ or : may need quotes"),
-    (TINY[TINY.index("  plain") :], "  {}", "templates: entries are needed"),
-    (TINY, "", "mine.yaml: entries are needed"),
-    (TINY[TINY.index("templates") :], "", "templates: entries are needed, such as mine: {grammatical"),
-    (TINY[TINY.index("lexicon") :], "", "lexicon: entries are needed, such as noun: [dog/dogs"),
+    (TINY[TINY.index("  plain") :], "  {}", "templates: at least one is needed"),
+    (TINY, "", "mine.yaml: an object is needed"),
+    (TINY[TINY.index("templates") :], "", "templates is missing"),
+    (TINY[TINY.index("lexicon") :], "", "lexicon is missing"),
 ]
 
 
@@ -410,15 +421,16 @@ def test_a_damaged_member_does_not_stop_the_others(tmp_path):
     assert "cannot read" in defects[0]
 
 
-def test_no_pairs_at_all(tmp_path, caplog):
+def test_no_pairs_at_all(tmp_path):
     written(tmp_path, "damaged.zip", "x")
     for name, message in [("none.tsv", "No such file"), ("damaged.zip", "not a zip file")]:
         with pytest.raises(UserError, match=message):
-            list(read_pairs(tmp_path / name))
+            list(read_pairs(tmp_path / name, pytest.fail))
     (tmp_path / "damaged.zip").unlink()
-    with pytest.raises(UserError, match="no pairs in it; a TSV with the header"):
-        list(read_pairs(tmp_path))
+    with pytest.raises(UserError, match="no pairs in it; a TSV with a header"):
+        list(read_pairs(tmp_path, pytest.fail))
     path = written(tmp_path, "a.tsv", "a,b")
+    defects = []
     with pytest.raises(UserError, match="no pairs in it"):
-        list(read_pairs(path))
-    assert f"{path}:1: {NO_HEADER}" in caplog.text
+        list(read_pairs(path, defects.append))
+    assert defects == [f"{path}:1: {NO_HEADER}; left out"]

@@ -9,14 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import tokenizer_of
 from onlstm.paper.syntax import scoring
-from onlstm.paper.syntax.members import Say, members
-from onlstm.paper.syntax.scoring import Group, Judged, Progress, Request, Scored, Scores
+from onlstm.paper.syntax.content import Agreement, AgreementRow
+from onlstm.paper.syntax.pairs import Report, files
 
 _SUFFIXES = (".text", ".gold", ".eval")
 
@@ -27,45 +27,74 @@ class Task(NamedTuple):
     before: list[str]
     right: str
     wrong: str
-    kind: str
-    """Which part of its set: the number of nouns that attract the wrong form, or whether it is nonsense."""
+    part: str
+    """Of its set: the number of nouns that attract the wrong form, or whether it is nonsense."""
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The words up to the right form, and up to the wrong one."""
+        return " ".join([*self.before, self.right]), " ".join([*self.before, self.wrong])
 
 
-def judge(request: Request, models: list[LanguageModel], say: Say, progress: Progress) -> Judged:
-    """Return what models make of the forms of verbs."""
-    assert request.pairs
-    sets = read(request.pairs, say)
+def run(
+    runs: Sequence[Path],
+    pairs: Path,
+    *,
+    scores: Path | None = None,
+    on_defect: Report,
+    on_progress: scoring.Progress = lambda done, total: None,
+) -> Agreement:
+    """Return how often one run, or each of two, finds the right form of a verb likelier."""
+    models = [LanguageModel.load(path) for path in runs]
+    sets = read(pairs, on_defect)
     tasks = [task for some in sets.values() for task in some]
-    runs = []
-    for model in models:
-        tokenizer = tokenizer_of(model)
-        before = [tokenizer.ids(task.before) for task in tasks]
-        forms = [tokenizer.ids([task.right, task.wrong]) for task in tasks]
-        ids = [[*words, form] for words, both in zip(before, forms, strict=True) for form in both]
-        scores = scoring.pair_scores(model, ids, progress, last_only=True)
-        known = [tokenizer.unk_id not in both for both in forms]
-        runs.append(Scored(scores, known, {"unk_rate": scoring.unk_rate(model, before)}))
-    records = _records(sets, [each.scores for each in runs])
-    return Judged(runs, _groups(sets), _arranged, records, ("n", "scorable"))
+    ids = [_ids(model, tasks) for model in models]
+    differ = [{task.right, task.wrong} for task in tasks]
+    scored = scoring.score(runs, models, ids, [task.texts for task in tasks], differ, on_progress, last_only=True)
+    if scores:
+        records = (_record(name, task) for name, some in sets.items() for task in some)
+        scoring.write_scores(scores, scored, records)
+    groups = list(_groups(sets))
+    contents = []
+    for run, of in zip(scored, ids, strict=True):
+        parts = [run.count(AgreementRow, group) for group in groups if group[0]["part"]]
+        whole = [group for group in groups if not group[0]["part"]]
+        rows = [
+            run.count(AgreementRow, group, parts=[part for part in parts if part.name == group[0]["name"]])
+            for group in whole
+        ]
+        rate = scoring.unk_rate(run.model, (of[task.texts[0]][:-1] for task in tasks))
+        contents.append(Agreement(**run.about, unk_rate=rate, sets=rows))
+    return scoring.compared(contents, scored, groups)
 
 
-def read(path: Path, say: Say) -> dict[str, list[Task]]:
-    """Return the tasks of every set in a folder or zip, or of the set that a file belongs to, by name."""
+def _ids(model: LanguageModel, tasks: Sequence[Task]) -> dict[str, list[int]]:
+    """Return the ids of forms, and of the words up to them."""
+    tokenizer, ids = tokenizer_of(model), dict[str, list[int]]()
+    for task in tasks:
+        before, forms = tokenizer.ids(task.before), tokenizer.ids([task.right, task.wrong])
+        for text, word, form in zip(task.texts, (task.right, task.wrong), forms, strict=True):
+            ids |= {text: [*before, form], word: [form]}
+    return ids
+
+
+def read(path: Path, on_defect: Report) -> dict[str, list[Task]]:
+    """Return the tasks of every set in a folder or archive, or of the set that a file belongs to, by name."""
     paths = [path] if path.is_dir() or path.suffix.lower() not in _SUFFIXES else _siblings(path)
-    found = ((PurePath(name), data) for each in paths for name, data in members(each, _SUFFIXES, say))
-    files = {str(name.with_suffix(name.suffix.lower())): data for name, data in found}
+    inside = ((PurePath(file.place), file.data) for source in paths for file in files(source, _SUFFIXES, on_defect))
+    by_place = {str(place.with_suffix(place.suffix.lower())): data for place, data in inside}
     sets = {}
-    for stem in sorted({name[: -len(PurePath(name).suffix)] for name in files}):
-        there = {suffix: files[stem + suffix] for suffix in _SUFFIXES if stem + suffix in files}
+    for stem in sorted({place[: -len(PurePath(place).suffix)] for place in by_place}):
+        there = {suffix: by_place[stem + suffix] for suffix in _SUFFIXES if stem + suffix in by_place}
         if missing := [suffix for suffix in _SUFFIXES[:2] if suffix not in there]:
-            say(f"{stem}{missing[0]}: no such file; the set is left out")
-        elif tasks := list(_tasks(stem, there, say)):
+            on_defect(f"{stem}{missing[0]}: no such file; the set is left out")
+        elif tasks := list(_tasks(stem, there, on_defect)):
             sets[stem] = tasks
     if not sets:
         raise UserError(f"{path}: no sentences; files NAME.text, NAME.gold, NAME.eval are needed, in a folder or zip")
     short = {stem: PurePath(stem).name for stem in sets}
-    twice = Counter(short.values())
-    return {stem if twice[short[stem]] > 1 else short[stem]: tasks for stem, tasks in sets.items()}
+    counts = Counter(short.values())
+    return {stem if counts[short[stem]] > 1 else short[stem]: tasks for stem, tasks in sets.items()}
 
 
 def _siblings(path: Path) -> list[Path]:
@@ -74,69 +103,59 @@ def _siblings(path: Path) -> list[Path]:
     return sorted(file for file in path.parent.glob("*") if file.stem == path.stem and file.suffix.lower() in _SUFFIXES)
 
 
-def _tasks(stem: str, there: Mapping[str, bytes], say: Say) -> Iterator[Task]:
+def _tasks(stem: str, there: Mapping[str, bytes], on_defect: Report) -> Iterator[Task]:
     """Yield the tasks of a set."""
     lines = {
         suffix: data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").removesuffix("\n").split("\n")
         for suffix, data in there.items()
     }
-    lengths = {suffix: len(some) for suffix, some in lines.items()}
-    if len(set(lengths.values())) > 1:
-        counted = ", ".join(f"{suffix} {count:,}" for suffix, count in lengths.items())
-        say(f"{stem}: the numbers of lines differ ({counted}); what is over is left out")
-    for number, each in enumerate(zip(*lines.values(), strict=False), 1):
-        if not any(map(str.strip, each)):
+    if len(set(map(len, lines.values()))) > 1:
+        counts = ", ".join(f"{suffix} {len(some):,}" for suffix, some in lines.items())
+        on_defect(f"{stem}: the numbers of lines differ ({counts}); what is over is left out")
+    for number, texts in enumerate(zip(*lines.values(), strict=False), 1):
+        if not any(map(str.strip, texts)):
             continue
-        task = _task(*each)
-        if isinstance(task, str):
-            say(f"{stem}.gold:{number}: {task}; left out")
+        try:
+            task = _task(*texts)
+        except ValueError as error:
+            on_defect(f"{stem}.gold:{number}: {error}; left out")
             continue
         if task.right == task.wrong:
-            say(f"{stem}.gold:{number}: identical forms, a tie")
+            on_defect(f"{stem}.gold:{number}: identical forms, a tie")
         yield task
 
 
-def _task(text: str, gold: str, place: str | None = None) -> Task | str:
-    """Return the task, or what is wrong with it."""
+def _task(text: str, gold: str, place: str | None = None) -> Task:
+    """Return the task of a line, or raise a `ValueError`."""
     if re.search("[\ud800-\udfff]", text + gold):
-        return "not UTF-8, or the text's line is not"
+        raise ValueError("not UTF-8, or the text's line is not")
     columns = [column.strip() for column in gold.split("\t")]
     if len(columns) not in (4, 12):
-        return f"{len(columns)} columns, not the 4 or 12 of the known layouts"
+        raise ValueError(f"{len(columns)} columns, not the 4 or 12 of the known layouts")
     index, right, wrong = (columns[k] for k in ((0, 1, 2) if len(columns) == 4 else (3, 6, 7)))
     words = text.split()
     if not re.fullmatch(r"\d{1,9}", index) or int(index) >= len(words):
-        return f"place {index[:20]!r} is not one of the sentence's {len(words)} words, counted from 0"
+        raise ValueError(f"place {index[:20]!r} is not one of the sentence's {len(words)} words, counted from 0")
     if place is not None and place.strip() != index:
-        return f"place {index}, but {place.strip() or 'nothing'} in .eval"
+        raise ValueError(f"place {index}, but {place.strip() or 'nothing'} in .eval")
     if not right or not wrong:
-        return "a form is missing"
+        raise ValueError("a form is missing")
     if len(columns) == 4 and not columns[3].isdecimal():
-        return f"{columns[3][:20]!r} is no number of attractors"
-    kind = f"{columns[3]} attractors" if len(columns) == 4 else "original" if columns[2] == "0" else "nonsense"
-    return Task(words[: int(index)], right, wrong, kind)
+        raise ValueError(f"{columns[3][:20]!r} is no number of attractors")
+    part = f"{columns[3]} attractors" if len(columns) == 4 else "original" if columns[2] == "0" else "nonsense"
+    return Task(words[: int(index)], right, wrong, part)
 
 
-def _groups(sets: Mapping[str, Sequence[Task]]) -> list[Group]:
-    """Return the places of each set's tasks, and of those of its parts."""
-    groups: list[Group] = []
+def _groups(sets: Mapping[str, Sequence[Task]]) -> Iterator[scoring.Group]:
+    """Yield each set, then its parts."""
     first = 0
     for name, tasks in sets.items():
-        groups.append(({"name": name, "part": None}, range(first, first + len(tasks))))
-        for part, where in sorted(scoring.grouped(task.kind for task in tasks).items()):
-            groups.append(({"name": name, "part": part}, [first + k for k in where]))
+        yield {"name": name, "part": None}, range(first, first + len(tasks))
+        for part, places in sorted(scoring.grouped(task.part for task in tasks).items()):
+            yield {"name": name, "part": part}, [first + k for k in places]
         first += len(tasks)
-    return groups
 
 
-def _arranged(counted: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    parts = [row for row in counted if row["part"]]
-    sets = [row for row in counted if not row["part"]]
-    return {"sets": [row | {"parts": [each for each in parts if each["name"] == row["name"]]} for row in sets]}
-
-
-def _records(sets: Mapping[str, Sequence[Task]], scores: Sequence[Scores]) -> Iterator[dict[str, Any]]:
-    tasks = [({"set": name, "kind": task.kind}, task) for name, some in sets.items() for task in some]
-    for (head, task), *found in zip(tasks, *scores, strict=True):
-        said = {"before": " ".join(task.before), "right": task.right, "wrong": task.wrong}
-        yield head | said | scoring.score_columns(("right", "wrong"), found)
+def _record(name: str, task: Task) -> tuple[dict[str, str], dict[str, str]]:
+    words = {"before": " ".join(task.before), "right": task.right, "wrong": task.wrong}
+    return {"set": name, "kind": task.part} | words, dict(zip(("right", "wrong"), task.texts, strict=True))

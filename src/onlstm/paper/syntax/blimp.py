@@ -4,19 +4,21 @@ The model's own tokenizer reads the sentences, and all its words are scored, `<e
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import tokenizer_of
 from onlstm.paper.syntax import scoring
-from onlstm.paper.syntax.members import Say, read_lines
-from onlstm.paper.syntax.scoring import Group, Judged, Progress, Reading, Request, Scored, Scores
+from onlstm.paper.syntax.content import Blimp, BlimpRow
+from onlstm.paper.syntax.pairs import Report, read_lines
 
-Read = Callable[[Sequence[str]], list[list[int]]]
+Reading = Literal["own", "words"]
+Encode = Callable[[Sequence[str]], list[list[int]]]
 """From texts to the ids of their words."""
 
 _CLITICS = r"n't\b|\w+?(?=n't\b)|"
@@ -33,36 +35,63 @@ class Pair(NamedTuple):
     field: str
     phenomenon: str
     """What the files call linguistics_term."""
-    sentences: tuple[str, ...]
+    sentences: tuple[str, str]
     """The good one and the bad one."""
 
 
-def judge(request: Request, models: list[LanguageModel], say: Say, progress: Progress) -> Judged:
-    """Return what models make of BLiMP's pairs."""
-    assert request.pairs
-    readers = [reader(model, request.reading) for model in models]
-    pairs, ids = _with_words(list(read(request.pairs, say)), readers, say)
-    if not pairs:
-        raise UserError(f"{request.pairs}: the run's tokenizer finds words in no pair; they are not in its language")
-    differ = [scoring.contrast(*(text.split() for text in pair.sentences)) for pair in pairs]
-    runs = []
-    for model, read_as, each in zip(models, readers, ids, strict=True):
-        known = _known(set().union(*differ), read_as, tokenizer_of(model).unk_id)
-        facts = {"reading": request.reading, "unk_rate": scoring.unk_rate(model, each)}
-        scores = scoring.pair_scores(model, each, progress)
-        runs.append(Scored(scores, [words <= known for words in differ], facts))
-    records = _records(pairs, [each.scores for each in runs])
-    return Judged(runs, _groups(pairs), _arranged, records, ("n", "scorable_pairs"))
+def run(
+    runs: Sequence[Path],
+    pairs: Path,
+    *,
+    reading: Reading = "own",
+    scores: Path | None = None,
+    on_defect: Report,
+    on_progress: scoring.Progress = lambda done, total: None,
+) -> Blimp:
+    """Return how often one run, or each of two, finds the good sentence likelier; for `reading` see `encoder`."""
+    models = [LanguageModel.load(path) for path in runs]
+    every = list(read(pairs, on_defect))
+    differ = [scoring.contrast(*(text.split() for text in pair.sentences)) for pair in every]
+    texts = sorted({text for pair in every for text in pair.sentences}.union(*differ))
+    ids = [dict(zip(texts, encoder(model, reading)(texts), strict=True)) for model in models]
+    chosen = [k for k, pair in enumerate(every) if all(of[text] for of in ids for text in pair.sentences)]
+    for k in set(range(len(every))).difference(chosen):
+        on_defect(f"{every[k].place}: a sentence without words; left out")
+    if not chosen:
+        raise UserError(f"{pairs}: the run's tokenizer finds words in no pair; they are not in its language")
+    some = [every[k] for k in chosen]
+    scored = scoring.score(
+        runs, models, ids, [pair.sentences for pair in some], [differ[k] for k in chosen], on_progress
+    )
+    if scores:
+        scoring.write_scores(scores, scored, map(_record, some))
+    paradigms = _paradigms(some)
+    phenomena = _phenomena(paradigms, len(some))
+    contents = []
+    for run, of in zip(scored, ids, strict=True):
+        rows = [run.count(BlimpRow, group) for group in paradigms]
+        *means, whole = (_mean(run, group, rows) for group in phenomena)
+        content = Blimp(
+            **run.about,
+            reading=reading,
+            unk_rate=scoring.unk_rate(run.model, (of[text] for pair in some for text in pair.sentences)),
+            paradigms=rows,
+            phenomena={head["phenomenon"]: mean for (head, _), mean in zip(phenomena, means, strict=False)},
+            all=whole,
+            mean=whole.accuracy,
+        )
+        contents.append(content)
+    return scoring.compared(contents, scored, [*paradigms, *phenomena])
 
 
-def read(path: Path, say: Say) -> Iterator[Pair]:
-    """Yield the pairs of a file, or of all in a folder or zip; there must be one."""
-    for line in read_lines(path, ["sentence_good", "sentence_bad"], say, table=False):
+def read(path: Path, on_defect: Report) -> Iterator[Pair]:
+    """Yield the pairs of a file, or of all in a folder or archive; there must be one."""
+    for line in read_lines(path, ["sentence_good", "sentence_bad"], on_defect, table=False):
         uid, field, term = (str(line.record.get(key) or "") for key in ("UID", "field", "linguistics_term"))
-        yield Pair(line.place, uid or line.stem, field.replace("/", "_"), term, line.sentences)
+        yield Pair(line.place, uid or line.stem, field.replace("/", "_"), term, (line.sentences[0], line.sentences[1]))
 
 
-def reader(model: LanguageModel, reading: Reading) -> Read:
+def encoder(model: LanguageModel, reading: Reading) -> Encode:
     """Return what gives the ids of raw sentences.
 
     "own" is the model's tokenizer. "words" is for models of text that was tokenised before: punctuation and clitics are
@@ -70,60 +99,43 @@ def reader(model: LanguageModel, reading: Reading) -> Read:
     """
     tokenizer = tokenizer_of(model)
     if reading == "own":
-        encode: Read = tokenizer.encode
+        encode: Encode = tokenizer.encode
         return encode
     known = set(tokenizer.vocabulary)
     part = re.compile((_CLITICS if "n't" in known else "") + _WORDS)
 
     def words(text: str) -> list[str]:
-        parts = [each if each in known else each.lower() for each in part.findall(text.replace("’", "'"))]
-        return [each for each in parts if each in known or re.search(r"\w", each)]
+        parts = [word if word in known else word.lower() for word in part.findall(text.replace("’", "'"))]
+        return [word for word in parts if word in known or re.search(r"\w", word)]
 
     return lambda texts: [tokenizer.ids(words(text)) for text in texts]
 
 
-def _with_words(pairs: Sequence[Pair], readers: Sequence[Read], say: Say) -> tuple[list[Pair], list[list[list[int]]]]:
-    """Return the pairs whose sentences all have words, and for each reader the ids of one sentence after the other."""
-    found = [read_as([text for pair in pairs for text in pair.sentences]) for read_as in readers]
-    kept = [k for k in range(len(pairs)) if all(ids[2 * k] and ids[2 * k + 1] for ids in found)]
-    for k in sorted(set(range(len(pairs))).difference(kept)):
-        say(f"{pairs[k].place}: a sentence without words; left out")
-    return [pairs[k] for k in kept], [[each for k in kept for each in ids[2 * k : 2 * k + 2]] for ids in found]
+def _paradigms(pairs: Sequence[Pair]) -> list[scoring.Group]:
+    """Return what each paradigm is called, and its pairs."""
+    paradigms = list[scoring.Group]()
+    for uid, places in sorted(scoring.grouped(pair.uid for pair in pairs).items()):
+        phenomenon = next((pairs[k].phenomenon for k in places if pairs[k].phenomenon), "")
+        field = next((pairs[k].field for k in places if pairs[k].field), "")
+        paradigms.append(({"uid": uid, "phenomenon": phenomenon, "field": field}, places))
+    return paradigms
 
 
-def _known(parts: Iterable[str], read_as: Read, unk: int) -> set[str]:
-    """Return the parts, each a text without blanks, that have no unknown word in them."""
-    listed = sorted(parts)
-    return {part for part, ids in zip(listed, read_as(listed), strict=True) if unk not in ids}
+def _phenomena(paradigms: Sequence[scoring.Group], pairs: int) -> list[scoring.Group]:
+    """Return the pairs of each phenomenon, and last all."""
+    phenomena = dict[str, list[int]]()
+    for head, places in sorted(paradigms, key=lambda group: str(group[0]["phenomenon"])):
+        phenomena.setdefault(head["phenomenon"], []).extend(places)
+    return [*(({"phenomenon": name}, places) for name, places in phenomena.items()), ({}, range(pairs))]
 
 
-def _groups(pairs: Sequence[Pair]) -> list[Group]:
-    """Return the paradigms, the phenomena, and all."""
-    by_uid = sorted(scoring.grouped(pair.uid for pair in pairs).items())
-    groups: list[Group] = []
-    for uid, where in by_uid:
-        names = ("phenomenon", "field")
-        said = {name: next(filter(None, (getattr(pairs[k], name) for k in where)), "") for name in names}
-        groups.append(({"uid": uid} | said, where))
-    of = {key["uid"]: key["phenomenon"] for key, _ in groups}
-    by_name = sorted(scoring.grouped(of[pair.uid] for pair in pairs).items())
-    groups += [({"uid": None, "phenomenon": name}, where) for name, where in by_name]
-    return [*groups, ({"uid": None, "phenomenon": None}, range(len(pairs)))]
+def _mean(run: scoring.Scored, group: scoring.Group, rows: Sequence[BlimpRow]) -> BlimpRow:
+    head, places = group
+    accuracies = [row.accuracy for row in rows if head.get("phenomenon") in (None, row.phenomenon)]
+    counts = run.count(BlimpRow, ({"paradigms": len(accuracies)}, places))
+    return replace(counts, accuracy=fmean(accuracies))
 
 
-def _arranged(counted: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return paradigms and phenomena; these have the counts of all their pairs, but the mean of the accuracies."""
-    rows, means = [row for row in counted if row["uid"] is not None], {}
-    for group in counted[len(rows) :]:
-        name = group["phenomenon"]
-        accuracies = [row["accuracy"] for row in rows if name in (None, row["phenomenon"])]
-        counts = {key: value for key, value in group.items() if key not in ("uid", "phenomenon")}
-        means[name] = {"paradigms": len(accuracies)} | counts | {"accuracy": fmean(accuracies)}
-    whole = means.pop(None)
-    return {"paradigms": rows, "phenomena": means, "all": whole, "mean": whole["accuracy"]}
-
-
-def _records(pairs: Sequence[Pair], scores: Sequence[Scores]) -> Iterator[dict[str, Any]]:
-    for pair, *found in zip(pairs, *scores, strict=True):
-        good, bad = pair.sentences
-        yield {"uid": pair.uid, "good": good, "bad": bad} | scoring.score_columns(("good", "bad"), found)
+def _record(pair: Pair) -> tuple[dict[str, str], dict[str, str]]:
+    texts = dict(zip(("good", "bad"), pair.sentences, strict=True))
+    return {"uid": pair.uid} | texts, texts

@@ -1,42 +1,43 @@
-"""The contents of syntax results: what `onlstm syneval`, `blimp` and `agreement` write with --out. No torch here."""
+"""What the syntactic tasks return, `--json` prints and result files hold. No torch here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from onlstm.paper.results import Model
+from onlstm.paper.results import Model, plain
 
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """McNemar's exact test of two runs on the same pairs; the other fields are those that identify a row."""
+    """McNemar's exact test of two runs on the pairs of a row; the other fields are those that identify the row."""
 
     only_first: int = 0
+    """Pairs that only the first run has right."""
     only_second: int = 0
     p: float
     row: int | None = None
     group: str | None = None
     uid: str | None = None
     phenomenon: str | None = None
-    field: str | None = None
+    field: str = ""
     name: str | None = None
     part: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How often the grammatical sentence is strictly likelier; a tie is wrong."""
-
-    correct: int
-    ties: int
-    accuracy: float
-    scorable_accuracy: float | None = None
-    """On pairs whose differing words are all known."""
+    """How often the right sentence is strictly likelier than the wrong one; a tie is wrong."""
 
     KEYS: ClassVar[tuple[str, ...]]
     """The fields that identify a row, and the test of it."""
     SIZES: ClassVar[tuple[str, str]]
     """The fields with the number of pairs, and of those whose differing words are all known."""
+    correct: int
+    ties: int
+    accuracy: float
+    """In %."""
+    scorable_accuracy: float | None = None
+    """On pairs whose differing words are all known."""
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -47,7 +48,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class SynevalRow(Counts):
-    """One row of the paper's Table 3, or of several pooled (without a number)."""
+    """One row of the paper's Table 3, or several pooled (without a number)."""
 
     KEYS, SIZES = ("row", "group"), ("pairs", "scorable_pairs")
     row: int | None = None
@@ -55,6 +56,7 @@ class SynevalRow(Counts):
     phenomenon: str = ""
     name: str = ""
     files: Sequence[str] = ()
+    """The templates that are counted together."""
     example: Sequence[str] = ()
     published: Mapping[str, float] | None = None
     pairs: int
@@ -62,61 +64,16 @@ class SynevalRow(Counts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Syneval:
-    """One run on Marvin and Linzen's pairs."""
-
-    run: str
-    model: str
-    period: bool
-    """Sentences end in a period."""
-    items: int
-    rows: Sequence[SynevalRow]
-    pooled: Sequence[SynevalRow]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SynevalContent(Syneval):
-    """One run, or two."""
-
-    runs: Sequence[Model]
-    compare: Syneval | None = None
-    tests: Sequence[Test] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class BlimpRow(Counts):
-    """A paradigm (with `uid`), or the mean of several."""
+    """A paradigm (with `uid`), or several: the counts of all their pairs, but the mean of their accuracies."""
 
     KEYS, SIZES = ("uid", "phenomenon"), ("n", "scorable_pairs")
     uid: str | None = None
     phenomenon: str | None = None
-    field: str | None = None
+    field: str = ""
     paradigms: int = 1
     n: int
     scorable_pairs: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blimp:
-    """One run on BLiMP."""
-
-    run: str
-    model: str
-    reading: str
-    unk_rate: float
-    paradigms: Sequence[BlimpRow]
-    phenomena: Mapping[str, BlimpRow]
-    all: BlimpRow
-    mean: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlimpContent(Blimp):
-    """One run, or two."""
-
-    runs: Sequence[Model]
-    compare: Blimp | None = None
-    tests: Sequence[Test] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,19 +89,77 @@ class AgreementRow(Counts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreement:
-    """One run on sets of number agreement."""
+class Outcome:
+    """What a task says of a run; a subclass has a second run in `compare`."""
 
     run: str
     model: str
-    unk_rate: float
-    sets: Sequence[AgreementRow]
+    runs: Sequence[Model] = ()
+    """Facts of both models, for result files."""
+    tests: Sequence[Test] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgreementContent(Agreement):
-    """One run, or two."""
+class Syneval(Outcome):
+    """On Marvin & Linzen's pairs, or on your own."""
 
-    runs: Sequence[Model]
-    compare: Agreement | None = None
-    tests: Sequence[Test] = ()
+    period: bool
+    """Whether the model has a word for the period; else sentences are read without it."""
+    items: int
+    rows: Sequence[SynevalRow]
+    pooled: Sequence[SynevalRow]
+    compare: "Syneval | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blimp(Outcome):
+    """On BLiMP."""
+
+    reading: str
+    unk_rate: float
+    paradigms: Sequence[BlimpRow]
+    phenomena: Mapping[str, BlimpRow]
+    all: BlimpRow
+    mean: float
+    compare: "Blimp | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement(Outcome):
+    """On sets of number agreement."""
+
+    unk_rate: float
+    """Of the words before the verbs."""
+    sets: Sequence[AgreementRow]
+    compare: "Agreement | None" = None
+
+
+Content = Syneval | Blimp | Agreement
+
+
+def printed(content: Content) -> dict[str, Any]:
+    """Return JSON data, without the fields that say nothing of a row, and of a second run where there is none."""
+    data = {key: value for key, value in plain(content).items() if value or key not in ("runs", "compare", "tests")}
+    keys: tuple[str, ...] = ("row", "group")
+    if isinstance(content, Syneval):
+        data["pooled"] = [_only(row, *keys) for row in content.pooled]
+    elif isinstance(content, Blimp):
+        keys = ("uid", "phenomenon", "field")
+        data["paradigms"] = [_only(row, *keys) for row in content.paradigms]
+        data["phenomena"] = {name: _only(row, "paradigms") for name, row in content.phenomena.items()}
+        data["all"] = _only(content.all, "paradigms")
+    else:
+        keys = ("name", "part")
+        sets = [(row, [_only(part, *keys) for part in row.parts]) for row in content.sets]
+        data["sets"] = [_only(row, *keys) | {"parts": parts} for row, parts in sets]
+    if content.compare:
+        tests = [
+            {name: getattr(test, name) for name in (*keys, "only_first", "only_second", "p")} for test in content.tests
+        ]
+        data |= {"compare": printed(content.compare), "tests": tests}
+    return data | ({"runs": plain(content.runs, sparse=True)} if content.runs else {})
+
+
+def _only(row: Counts, *names: str) -> dict[str, Any]:
+    counts = (*row.SIZES, "correct", "ties", "accuracy", "scorable_accuracy")
+    return {name: getattr(row, name) for name in (*names, *counts)}

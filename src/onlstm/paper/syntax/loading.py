@@ -1,10 +1,12 @@
-"""Templates and lexicons from YAML; `marvin-linzen.yaml` begins with the notation.
+"""Templates, lexicons and rows from YAML: Marvin & Linzen's, or your own. No torch here.
 
-All of a file is checked when it is loaded, so that generating cannot fail halfway.
+`marvin-linzen.yaml` begins with the notation. All of a file is checked when it is loaded, so that generating cannot
+fail halfway.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from itertools import chain
 from pathlib import Path
@@ -13,9 +15,20 @@ from typing import Any
 import yaml
 
 from onlstm.errors import UserError, nearest
-from onlstm.paper.syntax.spec import PLACES, SENTENCES, Forms, Lexicon, Row, Slot, Spec, Template, rows_of
+from onlstm.paper.results import typed
+from onlstm.paper.syntax.templates import (
+    PLACES,
+    SENTENCES,
+    Forms,
+    Lexicon,
+    Row,
+    Slot,
+    Spec,
+    Template,
+    items_of,
+    rows_of,
+)
 
-_KEYS = ("features", "lexicon", "lexicons", "templates", "rows")
 _SLOT = re.compile(r"([^\s\[\]]+)\[(!?)([^\s\[\]!]*)\]")
 
 
@@ -23,11 +36,32 @@ class _Loader(yaml.BaseLoader):
     """Scalars stay strings ("no" is a word), and no key may stand twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key for key, _ in node.value]
-        for i, key in enumerate(keys):
-            if any(key.value == before.value for before in keys[:i]):
+        keys = [key.value for key, _ in node.value]
+        for k, (key, _) in enumerate(node.value):
+            if key.value in keys[:k]:
                 raise yaml.MarkedYAMLError(problem=f"{key.value} stands here twice", problem_mark=key.start_mark)
         return super().construct_mapping(node, deep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lines:
+    """A template in YAML."""
+
+    grammatical: str
+    ungrammatical: str
+    intrusive: str = ""
+    condition: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """What YAML may hold."""
+
+    lexicon: Mapping[str, Sequence[str]]
+    templates: Mapping[str, _Lines]
+    features: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lexicons: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    rows: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]] | None = None
 
 
 def load(path: str | Path | None = None) -> Spec:
@@ -39,62 +73,73 @@ def load(path: str | Path | None = None) -> Spec:
     file = Path(path or "marvin-linzen.yaml")
     try:
         text = (file if path else resources.files(__package__) / file.name).read_text(encoding="utf-8")
+        data = yaml.load(text, _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    try:
-        found = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise UserError(f"{file}:{line}: not YAML: {problem}; texts with [ or : may need quotes") from None
-    return _spec(_mapping(found, str(file), "lexicon and templates"), str(file))
+    content = typed(_File, data, str(file))
+    try:
+        _check_keys(data, _File, "")
+        for name, lines in data["templates"].items():
+            _check_keys(lines, _Lines, f"templates.{name}.")
+        return _spec(content, str(file))
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from None
 
 
-def _spec(found: Mapping[str, Any], file: str) -> Spec:
-    for key in found:
-        if key not in _KEYS:
-            raise UserError(f"{file}: {key}: no such key; {nearest(key, _KEYS)}")
-    features = _features(found.get("features", {}), f"{file}: features")
-    own = _lexicon(found.get("lexicon"), f"{file}: lexicon")
-    lexicons = {"": own}
-    more = _mapping(found.get("lexicons", {}), f"{file}: lexicons", "mine: {noun: [dog/dogs]}")
-    for name, changes in more.items():
-        lexicons[name] = own | _lexicon(changes, f"{file}: lexicons.{name}")
-        for kind in lexicons[name].keys() - own.keys():
-            raise UserError(f"{file}: lexicons.{name}.{kind}: not in lexicon; {nearest(kind, own)}")
-    example = 'mine: {grammatical: "noun[n] verb[n]", ungrammatical: "noun[n] verb[!n]"}'
-    templates = tuple(
-        _template(name, lines, own, features, f"{file}: templates.{name}")
-        for name, lines in _mapping(found.get("templates") or None, f"{file}: templates", example).items()
-    )
-    rows = _rows(found.get("rows"), {each.name: each for each in templates}, f"{file}: rows")
-    spec = Spec(file=file, features=features, lexicons=lexicons, templates=templates, rows=rows)
-    _check_forms(spec)
-    return spec
+def _check_keys(data: Mapping[str, object], kind: type, prefix: str) -> None:
+    names = [entry.name for entry in fields(kind)]
+    for key in data:
+        _require(key in names, prefix + key, f"no such key; {nearest(key, names)}")
 
 
-def _features(found: Any, where: str) -> dict[str, tuple[str, ...]]:
-    features, places = dict[str, tuple[str, ...]](), dict[str, tuple[int, int]]()
-    for name, values in _mapping(found, where, "n: [sing, plur]").items():
-        features[name] = tuple(_texts(values, f"{where}.{name}", "two values or more are needed, such as [sing, plur]"))
-        if len(set(values)) < max(2, len(values)):
-            raise UserError(f"{where}.{name}: two values or more are needed, all different, such as [sing, plur]")
-        if re.search(r"[\s_!\[\]]", name):
-            raise UserError(f"{where}.{name}: a name has no blanks, brackets, _ or !; choose another")
-        for place, value in enumerate(values):
-            if places.setdefault(value, (place, len(values))) != (place, len(values)):
-                raise UserError(f"{where}.{name}: {value} has another place in another feature; rename one of the two")
-    for name in features.keys() & places.keys():
-        raise UserError(f"{where}.{name}: both a feature and a value; rename one of the two")
-    return features
+def _require(condition: object, where: str, problem: str) -> None:
+    if not condition:
+        raise UserError(f"{where}: {problem}")
 
 
-def _lexicon(found: Any, where: str) -> dict[str, tuple[Forms, ...]]:
-    needed = "words are needed, such as [dog/dogs, cat/cats]"
-    return {
-        kind: tuple(_forms(entry, f"{where}.{kind}") for entry in _texts(entries, f"{where}.{kind}", needed))
-        for kind, entries in _mapping(found, where, "noun: [dog/dogs, cat/cats]").items()
-    }
+def _spec(content: _File, file: str) -> Spec:
+    own = {kind: _entries(words, f"lexicon.{kind}") for kind, words in content.lexicon.items()}
+    lexicons: dict[str, Lexicon] = {"": own}
+    for name, changes in content.lexicons.items():
+        for kind in changes:
+            _require(kind in own, f"lexicons.{name}.{kind}", f"not in lexicon; {nearest(kind, own)}")
+        lexicons[name] = own | {kind: _entries(changes[kind], f"lexicons.{name}.{kind}") for kind in changes}
+    sizes = _sizes(content.features)
+    _require(content.templates, "templates", "at least one is needed")
+    templates = {}
+    for name, lines in content.templates.items():
+        sentences = tuple(
+            tuple(_part(token, lexicons, sizes, f"templates.{name}.{key}: {token}") for token in text.split())
+            for key, text in ((key, getattr(lines, key)) for key in SENTENCES)
+            if text or key != "intrusive"
+        )
+        slots = tuple(part for part in chain(*sentences) if isinstance(part, Slot))
+        used = dict.fromkeys(slot.form for slot in slots if slot.form in content.features)
+        condition = tuple(lines.condition.split("_") if lines.condition else used)
+        templates[name] = Template(name, condition, sentences, slots)
+        makes = next(items_of(templates[name], content.features, own), None)
+        _require(makes, f"templates.{name}", "makes no sentences that differ; verb[!n] needs another form than verb[n]")
+    rows = _rows(content.rows, templates)
+    return Spec(file=file, features=content.features, lexicons=lexicons, templates=[*templates.values()], rows=rows)
+
+
+def _sizes(features: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return how many forms a word has that "", a feature, "!" and a feature, or a value asks for."""
+    places = {"": (0, 1)}
+    for feature, values in features.items():
+        names = [(feature, -1), (f"!{feature}", -1), *((value, k) for k, value in enumerate(values))]
+        for name, place in names:
+            same = places.setdefault(name, (place, len(values))) == (place, len(values))
+            _require(same, f"features.{feature}", f"{name} has another meaning, or another place in another feature")
+    return {name: size for name, (_, size) in places.items()}
+
+
+def _entries(words: Sequence[str], where: str) -> tuple[Forms, ...]:
+    return tuple(_forms(entry, where) for entry in words)
 
 
 def _forms(entry: str, where: str) -> Forms:
@@ -104,115 +149,52 @@ def _forms(entry: str, where: str) -> Forms:
     (('is old', 'are old'), ('', 'people'), ('next to',))
     """
     words = [word.split("/") for word in entry.split()]
-    counts = {len(forms) for forms in words if len(forms) > 1}
-    if len(counts) > 1 or any("" in forms for forms in words):
-        raise UserError(f"{where}: {entry}: as many forms in each word are needed, with - for those that do not exist")
-    size = max(counts, default=1)
-    absent = [any(len(forms) > 1 and forms[i] == "-" for forms in words) for i in range(size)]
-    return tuple("" if absent[i] else " ".join(forms[i % len(forms)] for forms in words) for i in range(size))
+    sizes = {len(forms) for forms in words} - {1} or {1}
+    fits = words and len(sizes) == 1 and all(map(all, words))
+    _require(fits, where, f"{entry}: as many forms in each word are needed, with - for those that do not exist")
+    phrases = [[forms[k % len(forms)] for forms in words] for k in range(*sizes)]
+    return tuple("" if "-" in phrase and len(phrases) > 1 else " ".join(phrase) for phrase in phrases)
 
 
-def _template(name: str, found: Any, lexicon: Lexicon, features: Collection[str], where: str) -> Template:
-    lines = _mapping(found, where, "grammatical: the noun[n] verb[n]")
-    for key, line in lines.items():
-        if key not in ("condition", *SENTENCES):
-            raise UserError(f"{where}.{key}: no such key; {nearest(key, ('condition', *SENTENCES))}")
-        if not isinstance(line, str) or not line.strip():
-            raise UserError(f"{where}.{key}: one line of text is needed")
-    for key in SENTENCES[::2]:
-        if key not in lines:
-            raise UserError(f"{where}: no {key} sentence; add the line {key}: …")
-    sentences = tuple(tuple(_parts(lines[key], lexicon, f"{where}.{key}")) for key in SENTENCES if key in lines)
-    if len(set(sentences)) < len(sentences):
-        raise UserError(f"{where}: two of its sentences are the same; let them differ, as verb[n] and verb[!n] do")
-    used = dict.fromkeys(part.form for part in chain(*sentences) if isinstance(part, Slot) and part.form in features)
-    condition = lines["condition"].split("_") if "condition" in lines else used
-    return Template(name=name, condition=tuple(condition), sentences=sentences)
+def _part(token: str, lexicons: Mapping[str, Lexicon], sizes: Mapping[str, int], where: str) -> str | Slot:
+    """Return a word of a sentence, or its slot, which must ask for forms that all its words have."""
+    slot = _SLOT.fullmatch(token)
+    if not slot:
+        bare = token in lexicons[""] or set(token) & set("[]")
+        _require(not bare, where, "a kind of words needs a feature in brackets, as in verb[n] or verb[]")
+        return token
+    name, other, form = slot.groups()
+    kind = name if name in lexicons[""] else name.rstrip("0123456789")
+    _require(kind in lexicons[""], where, f"{name} is not in lexicon; {nearest(name, lexicons[''])}")
+    _require(other + form in sizes, where, f"no feature {form}; {nearest(form, [*filter(str.isalnum, sizes)])}")
+    for entry in chain.from_iterable(lexicon[kind] for lexicon in lexicons.values()):
+        size = sizes[other + form]
+        _require(len(entry) in (1, size), where, f"{'/'.join(entry)} has {len(entry)} forms, not {size}")
+    return Slot(name, kind, other, form)
 
 
-def _parts(line: str, lexicon: Lexicon, where: str) -> Iterator[str | Slot]:
-    """Yield the words and slots of a sentence."""
-    for token in line.split():
-        if slot := _SLOT.fullmatch(token):
-            name, other, form = slot.groups()
-            kind = name if name in lexicon else name.rstrip("0123456789")
-            if kind not in lexicon:
-                raise UserError(f"{where}: {token}: {name} is not in lexicon; {nearest(name, lexicon)}")
-            yield Slot(name, kind, other, form)
-        elif set(token) & set("[]"):
-            raise UserError(f"{where}: {token}: brackets follow a kind of words and hold one feature: verb[n]")
-        elif token in lexicon:
-            raise UserError(f"{where}: {token} is a kind of words: write {token}[n] or {token}[], or rename the kind")
-        else:
-            yield token
-
-
-def _check_forms(spec: Spec) -> None:
-    """Raise a `UserError` if a slot asks for forms that are not there."""
-    sizes = {name: len(values) for name, values in spec.features.items()}
-    every = sizes | {value: len(values) for values in spec.features.values() for value in values}
-    for template in spec.templates:
-        for slot in template.slots():
-            where = f"{spec.file}: templates.{template.name}: {slot.name}[{slot.other}{slot.form}]"
-            there = sizes if slot.other else every
-            if (slot.form or slot.other) and slot.form not in there:
-                hint = nearest(slot.form, there) if there else "add it to features"
-                raise UserError(f"{where}: no feature {slot.form}; {hint}")
-            entries = [entry for lexicon in spec.lexicons.values() for entry in lexicon[slot.kind]]
-            for entry in entries:
-                if len(entry) not in (1, size := there.get(slot.form, 1)):
-                    way = f"{slot.form} needs {size}" if slot.form else f"say for which feature: {slot.name}[n]"
-                    raise UserError(f"{where}: {'/'.join(entry)} has {len(entry)} forms; {way}")
-            if slot.other and all(len(entry) == 1 for entry in entries):
-                raise UserError(f"{where}: no {slot.kind} has another form; write them as in sleeps/sleep")
-            if len({each.name for each in template.slots() if each.kind == slot.kind}) > len(
-                spec.lexicons[""][slot.kind]
-            ):
-                raise UserError(
-                    f"{where}: too few of {slot.kind} in lexicon, for no sentence has one twice; add another"
-                )
-
-
-def _rows(found: Any, templates: Mapping[str, Template], where: str) -> tuple[Row, ...]:
+def _rows(
+    groups: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]] | None, templates: Mapping[str, Template]
+) -> list[Row]:
     rows = list[Row]()
-    if found is None:
-        for name, template in templates.items():
-            rows += rows_of(name, len(template.sentences), len(rows) + 1)
-        return tuple(rows)
-    for group, phenomena in _mapping(found, where, "a group, a phenomenon, a row: [template]").items():
-        for phenomenon, named in _mapping(phenomena, f"{where}.{group}", "a phenomenon, a row: [template]").items():
-            for name, parts in _mapping(named, f"{where}.{group}.{phenomenon}", "a row: [template]").items():
-                here = f"{where}.{group}.{phenomenon}.{name}"
-                pooled, compare = _row(_texts(parts, here, "templates are needed, as in [template]"), templates, here)
-                heads = {"group": group, "phenomenon": phenomenon, "name": name}
-                rows.append(Row(number=len(rows) + 1, templates=pooled, compare=compare, **heads))
-    return tuple(rows)
+    for template in templates.values() if groups is None else ():
+        rows += rows_of(template.name, len(template.sentences), len(rows) + 1)
+    for group, phenomena in (groups or {}).items():
+        for phenomenon, named in phenomena.items():
+            for name, parts in named.items():
+                heads = {"number": len(rows) + 1, "group": group, "phenomenon": phenomenon, "name": name}
+                rows.append(_row(heads, parts, templates, f"rows.{group}.{phenomenon}.{name}"))
+    return rows
 
 
-def _row(parts: list[str], templates: Mapping[str, Template], where: str) -> tuple[tuple[str, ...], tuple[int, int]]:
-    """Return the templates of a row and which sentences it compares."""
+def _row(heads: dict[str, Any], parts: Sequence[str], templates: Mapping[str, Template], where: str) -> Row:
+    """Return the row that counts some templates together; one of the parts may say which sentences it compares."""
     pooled = tuple(part for part in parts if ">" not in part)
+    compared = [word.strip() for part in parts if ">" in part for word in part.split(">")] or SENTENCES[::2]
+    fits = len(compared) == 2 and len({*compared} & {*SENTENCES}) == 2
+    _require(fits, where, f"{' > '.join(compared)}: two of {', '.join(SENTENCES)} are needed")
     for name in pooled:
-        if name not in templates:
-            raise UserError(f"{where}: no template {name}; {nearest(name, templates)}")
-    better, worse = "grammatical", "ungrammatical"
-    for part in set(parts) - set(pooled):
-        better, _, worse = map(str.strip, part.partition(">"))
-        if better == worse or not {better, worse} <= set(SENTENCES):
-            raise UserError(f"{where}: {part}: two of {', '.join(SENTENCES)} are needed")
-    for name in pooled:
-        if "intrusive" in (better, worse) and len(templates[name].sentences) == 2:
-            raise UserError(f"{where}: {name} has no intrusive sentence; add one, or compare the others")
-    return pooled, (PLACES[better], PLACES[worse])
-
-
-def _mapping(value: Any, where: str, example: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise UserError(f"{where}: entries are needed, such as {example}")
-    return value
-
-
-def _texts(value: Any, where: str, needed: str) -> list[str]:
-    if not isinstance(value, list) or not value or not all(isinstance(each, str) and each.strip() for each in value):
-        raise UserError(f"{where}: {needed}")
-    return value
+        _require(name in templates, where, f"no template {name}; {nearest(name, templates)}")
+        lacks = "intrusive" in compared and len(templates[name].sentences) == 2
+        _require(not lacks, where, f"{name} has no intrusive sentence")
+    return Row(**heads, templates=pooled, compare=(PLACES[compared[0]], PLACES[compared[1]]))

@@ -1,4 +1,4 @@
-"""Minimal pairs on the pages: the paper's Table 3 with ours beside it, BLiMP and number agreement."""
+"""The tables of minimal pairs, for commands and pages: the paper's Table 3, BLiMP and number agreement. No torch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,23 +6,12 @@ from pathlib import PurePath
 
 from onlstm.paper.results import Result
 from onlstm.paper.sections import Section
-from onlstm.paper.syntax.content import (
-    Agreement,
-    AgreementContent,
-    AgreementRow,
-    Blimp,
-    BlimpContent,
-    BlimpRow,
-    Counts,
-    Syneval,
-    SynevalContent,
-    SynevalRow,
-)
+from onlstm.paper.syntax.content import Agreement, AgreementRow, Blimp, BlimpRow, Content, Counts, Syneval, SynevalRow
 from onlstm.paper.tables import NONE, Table, models, named, network, number
 
 PARADIGMS = 67
 """Of the whole of BLiMP."""
-_KNOWN = """\
+KNOWN = """\
 *known %*: pairs whose differing words are all in the vocabulary; *on known*: accuracy on these. *p*: McNemar's exact \
 test; pairs share their words, so it finds differences too easily, and it says nothing of how much seeds differ."""
 SYNEVAL = f"""\
@@ -33,7 +22,7 @@ McNemar's exact test of our two models.
 A sentence is read alone, as `<eos> w1 … wn .` from a zero state; its words and the period are scored. All pairs of a \
 row count the same, and so do all that are pooled.
 
-{_KNOWN}"""
+{KNOWN}"""
 BLIMP = f"""\
 Accuracy in %: how often the good sentence of a pair of BLiMP (Warstadt et al. 2020) is strictly likelier; a tie is \
 wrong.
@@ -41,7 +30,7 @@ wrong.
 All words of a sentence are scored, `<eos>` is not. A phenomenon's accuracy, and that of all, is the mean of \
 its paradigms'; the other numbers are of all its pairs.
 
-{_KNOWN}"""
+{KNOWN}"""
 AGREEMENT = f"""\
 Accuracy in %: how often the right form of a verb is strictly likelier than the wrong one, after the words before it; \
 a tie is wrong.
@@ -49,72 +38,83 @@ a tie is wrong.
 The sets are of Gulordava et al. (2018) and Linzen et al. (2016): *nonsense* is a sentence with its \
 words replaced, *attractors* are nouns between subject and verb that want the other form.
 
-{_KNOWN}"""
-Content = SynevalContent | BlimpContent | AgreementContent
+{KNOWN}"""
 Results = Sequence[Result[Content]]
 
 
 def summary(results: Results) -> list[str]:
     """Return Table 3, published numbers beside ours; of BLiMP and number agreement the whole sets."""
-    blocks = []
-    for result in results:
-        whole = [k for k, row in enumerate(_rows(result.content)) if _labels(row).get("part", "all") == "all"]
-        shown = whole[-1:] if isinstance(result.content, BlimpContent) else whole
-        blocks.append(_table(result.content, shown, brief=True).markdown())
-    return blocks
+    return [table(result.content, 0).markdown() for result in results]
 
 
 def details(results: Results) -> list[str]:
-    """Return every result's models and its whole table."""
+    """Return every result's models, its table and notes."""
     blocks = []
     for result in results:
-        content, runs = result.content, _runs(result.content)
-        blocks += [*models(content.runs), _table(content, range(len(_rows(content)))).markdown()]
-        if without := [name for name, run in runs.items() if isinstance(run, Syneval) and not run.period]:
-            blocks.append(f"No word for the period, so sentences are scored without it: {', '.join(without)}.")
-        unknown = [f"{100 * run.unk_rate:.1f} % ({name})" for name, run in runs.items() if not isinstance(run, Syneval)]
-        blocks += [f"Unknown words: {', '.join(unknown)}."] if unknown else []
+        blocks += [*models(result.content.runs), table(result.content).markdown(), *notes(result.content)]
     return blocks
 
 
-def _table(content: Content, shown: Sequence[int], brief: bool = False) -> Table:
-    """Return the rows of one run, or of two and how surely they differ; `brief`: accuracies alone."""
-    runs = _runs(content)
-    rows = list(zip(*map(_rows, runs.values()), strict=True))
+def table(content: Content, depth: int = 1, names: Sequence[str] = ()) -> Table:
+    """Return the rows of one run, or of two and how surely they differ.
+
+    Args:
+        depth: 0 has whole sets and accuracies alone, 1 parts of sets and phenomena, 2 paradigms and examples as well.
+        names: what two runs are called; by default as `names_of`.
+    """
+    rows = list(zip(*(_rows(run, depth) for run in runs_of(content)), strict=True))
+    two = len(rows[0]) > 1
+    names = [f" {name}" for name in names or names_of(content)] if two else [""]
     same = all(len({(row.ties, row.sizes) for row in line}) == 1 for line in rows)
-    apart = 1 if same else len(runs)  # how many runs ties and known words are listed of
-    names = list(runs) if len(runs) > 1 else [""]
-    columns = [("accuracy", names), ("p", [""] * (len(runs) > 1)), ("pairs", [""])]
-    if not brief:
-        columns += [(column, names if apart > 1 else [""]) for column in ("ties", "known %")] + [("on known", names)]
+    apart = [""] if same else names  # which runs ties and known words are listed of
+    columns = [("accuracy", names), ("p", [""] * two), ("pairs", [""])]
+    columns += [("ties", apart), ("known %", apart), ("on known", names)] if depth else []
     lines = []
-    for line in (rows[k] for k in shown):
-        pairs = line[0].sizes[0]
-        cells = [*_labels(line[0]).values(), *(number(row.accuracy) for row in line)]
-        cells += [_p(content, line[0])] * (len(runs) > 1) + [f"{pairs:,}"]
-        if not brief:
-            cells += [f"{row.ties:,}" for row in line[:apart]]
-            cells += [number(100 * row.sizes[1] / pairs) for row in line[:apart]]
+    for line in rows:
+        first, pairs = line[0], line[0].sizes[0]
+        cells = [*_labels(first).values(), *(number(row.accuracy) for row in line), *[_p(content, first)] * two]
+        cells.append(f"{pairs:,}")
+        if depth:
+            cells += [f"{row.ties:,}" for row in line[: len(apart)]]
+            cells += [number(100 * row.sizes[1] / pairs) for row in line[: len(apart)]]
             cells += [number(row.scorable_accuracy) for row in line]
         lines.append(cells)
-    head = [f"{column} {name}".strip() for column, some in columns for name in some]
-    return Table(head=[*_labels(rows[0][0]), *head], rows=lines)
+        if depth > 1 and isinstance(first, SynevalRow) and first.example:
+            lines.append([f"  {_example(*first.example)}"])
+    head = [*_labels(rows[0][0]), *(f"{column}{name}" for column, some in columns for name in some)]
+    return Table(head=head, rows=lines)
 
 
-def _runs(content: Content) -> dict[str, Syneval | Blimp | Agreement]:
-    """Return the runs by the kind of model, or by the folder's name if they are of one kind."""
+def notes(content: Content, names: Sequence[str] = ()) -> list[str]:
+    """Return what the numbers do not say: runs without a period, unknown words."""
+    runs = dict(zip(names or names_of(content), runs_of(content), strict=False))
+    without = [name for name, run in runs.items() if isinstance(run, Syneval) and not run.period]
+    unknown = [f"{100 * run.unk_rate:.1f} % ({name})" for name, run in runs.items() if not isinstance(run, Syneval)]
+    line = f"No word for the period, so sentences are scored without it: {', '.join(without)}."
+    return [line] * bool(without) + [f"Unknown words: {', '.join(unknown)}."] * bool(unknown)
+
+
+def runs_of(content: Content) -> list[Content]:
+    """Return what was found of one run, or of two."""
+    return [run for run in (content, content.compare) if run]
+
+
+def names_of(content: Content) -> list[str]:
+    """Return what runs are called: by the kind of model, or by the folder's name if they are of one kind."""
     kinds = [network(model.rnn, ()) for model in content.runs]
-    folders = [PurePath(model.path).name for model in content.runs]
-    runs = [run for run in (content, content.compare) if run]
-    return dict(zip(kinds if len(set(kinds)) == len(runs) else folders, runs, strict=True))
+    return kinds if len(set(kinds)) == len(kinds) else [PurePath(model.path).name for model in content.runs]
 
 
-def _rows(run: Syneval | Blimp | Agreement) -> list[Counts]:
+def _rows(run: Content, depth: int) -> list[Counts]:
     if isinstance(run, Syneval):
         return [*run.rows, *run.pooled]
-    if isinstance(run, Blimp):
-        return [*(replace(mean, phenomenon=name) for name, mean in run.phenomena.items()), run.all]
-    return [row for whole in run.sets for row in (whole, *whole.parts)]
+    if isinstance(run, Agreement):
+        return [row for whole in run.sets for row in (whole, *(whole.parts if depth else ()))]
+    rows: list[Counts] = []
+    for name, mean in run.phenomena.items() if depth else ():
+        rows.append(replace(mean, phenomenon=name))
+        rows += [row for row in run.paradigms if depth > 1 and row.phenomenon == name]
+    return [*rows, run.all]
 
 
 def _labels(row: Counts) -> dict[str, str]:
@@ -123,9 +123,18 @@ def _labels(row: Counts) -> dict[str, str]:
         quoted = {f"published {name}": number((row.published or {}).get(name), 0) for name in ("ON-LSTM", "LSTM")}
         return {"dependency": row.group, "phenomenon": row.phenomenon or NONE, "row": row.name or "pooled"} | quoted
     if isinstance(row, BlimpRow):
-        return {"BLiMP phenomenon": row.phenomenon or "all", f"paradigms of {PARADIGMS}": str(row.paradigms)}
+        name = f"- {row.uid}" if row.uid else row.phenomenon or (NONE if row.phenomenon == "" else "all")
+        return {"BLiMP phenomenon": name, f"paradigms of {PARADIGMS}": str(row.paradigms)}
     assert isinstance(row, AgreementRow)
     return {"agreement set": named(row.name), "part": row.part or "all"}
+
+
+def _example(good: str, bad: str) -> str:
+    """Return both sentences in one, with the words that differ, or one after the other."""
+    first, second = good.split(), bad.split()
+    if len(first) != len(second):
+        return f"{good} / *{bad}"
+    return " ".join(a if a == b else f"{a}/*{b}" for a, b in zip(first, second, strict=True))
 
 
 def _p(content: Content, row: Counts) -> str:
@@ -137,8 +146,8 @@ def _p(content: Content, row: Counts) -> str:
 SECTIONS = [
     Section(kind=kind, content=content, title=title, page="syntax", about=about, summary=summary, details=details)
     for kind, content, title, about in (
-        ("syneval", SynevalContent, "Table 3: targeted syntactic evaluation", SYNEVAL),
-        ("blimp", BlimpContent, "BLiMP", BLIMP),
-        ("agreement", AgreementContent, "Number agreement", AGREEMENT),
+        ("syneval", Syneval, "Table 3: targeted syntactic evaluation", SYNEVAL),
+        ("blimp", Blimp, "BLiMP", BLIMP),
+        ("agreement", Agreement, "Number agreement", AGREEMENT),
     )
 ]

@@ -1,128 +1,104 @@
-"""What models make of pairs of sentences, one of them right: the work and the counting that three tasks share.
+"""What runs make of pairs of texts, one of them right: the scoring and counting that three tasks share.
 
-`table3` (Marvin & Linzen), `blimp` and `agreement` read pairs and have them scored; here models are loaded, pairs
-counted, two models compared and files written. A pair is right if the right sentence is strictly likelier.
+`table3` (Marvin & Linzen), `blimp` and `agreement` read the pairs. A pair is right if the right text is strictly
+likelier.
 """
 
 import json
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from onlstm import files
-from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.lm.reader import tokenizer_of
-from onlstm.paper.results_old import model_facts, save
-from onlstm.paper.syntax.members import Say
+from onlstm.paper.results import Model
+from onlstm.paper.syntax.content import Counts, Outcome, Test
 from onlstm.paper.tables import network
 
 Progress = Callable[[int, int], object]
-Reading = Literal["own", "words"]
-Group = tuple[dict[str, Any], Sequence[int]]
-"""What pairs that are counted together are called, and their places among all."""
-Scores = Sequence[tuple[float, float]]
-"""Of each pair, the log-probabilities in nats: of the right sentence, of the wrong one."""
+Ids = Mapping[str, Sequence[int]]
+"""From texts, and from the words that pairs differ by, to the ids that a model reads."""
+Group = tuple[Mapping[str, Any], Sequence[int]]
+"""The first fields of a row, and which pairs it counts, by their places among all."""
 Key = TypeVar("Key", bound=Hashable)
+Row = TypeVar("Row", bound=Counts)
+Content = TypeVar("Content", bound=Outcome)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What `onlstm syneval`, `blimp` or `agreement` was asked for."""
+@dataclass(frozen=True)
+class Scored:
+    """A run and what it makes of all pairs."""
 
-    runs: Sequence[Path]
-    """One, or two to compare."""
-    pairs: Path | None = None
-    """A file, folder or zip; for syneval also templates in YAML, or None: Marvin & Linzen's."""
-    lexicon: str = ""
-    """Of syneval: `in-vocabulary` (only words that all the models know), or a lexicon beside the templates."""
-    reading: Reading = "own"
-    """Of BLiMP: who finds the words."""
-    scores: Path | None = None
-    """A file for the scores of each pair."""
-    out: Path | None = None
-    """A file to keep the result in, for `onlstm report`."""
-    command: str = ""
-    """As the user typed it, for that file."""
-
-
-class Scored(NamedTuple):
-    """What a run makes of all pairs."""
-
-    scores: Scores
+    path: Path
+    model: LanguageModel
+    log_p: Mapping[str, float]
+    """Of each text, or of its last word, in nats."""
+    scores: Sequence[tuple[float, float]]
+    """Of each pair."""
     known: Sequence[bool]
     """Of each pair, whether the words that differ are all in the vocabulary."""
-    facts: dict[str, Any]
-    """More that `--json` prints."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The first fields of an `Outcome`."""
+        config = self.model.config
+        return {"run": str(self.path), "model": network(config.rnn, (config.embedding_size, *config.sizes))}
+
+    def count(self, kind: type[Row], group: Group, **more: Any) -> Row:
+        """Return the row of a group."""
+        head, places = group
+        right = [self.scores[k][0] > self.scores[k][1] for k in places]
+        sure = [correct for correct, k in zip(right, places, strict=True) if self.known[k]]
+        return kind(
+            **head,
+            **more,
+            **dict(zip(kind.SIZES, (len(right), len(sure)), strict=True)),
+            correct=sum(right),
+            ties=sum(self.scores[k][0] == self.scores[k][1] for k in places),
+            accuracy=100 * sum(right) / len(right),
+            scorable_accuracy=100 * sum(sure) / len(sure) if sure else None,
+        )
 
 
-class Judged(NamedTuple):
-    """What all runs make of a task's pairs, and what to make of that."""
+def score(
+    runs: Sequence[Path],
+    models: Sequence[LanguageModel],
+    ids: Sequence[Ids],
+    pairs: Sequence[tuple[str, str]],
+    differ: Sequence[set[str]],
+    on_progress: Progress,
+    *,
+    last_only: bool = False,
+) -> list[Scored]:
+    """Return what each run makes of pairs; `differ` has the words that must be known, `last_only` scores last words."""
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+    scored = []
+    for path, model, ids_of in zip(runs, models, ids, strict=True):
+        sentences = [ids_of[text] for text in texts]
+        given = [len(sentence) - 1 for sentence in sentences] if last_only else None
+        log_p = dict(
+            zip(texts, sentence_log_probs(model, sentences, given=given, on_progress=on_progress), strict=True)
+        )
+        unk = tokenizer_of(model).unk_id
+        unknown = {word for word in set().union(*differ) if unk in ids_of[word]}
+        known = [unknown.isdisjoint(words) for words in differ]
+        scored.append(Scored(path, model, log_p, [(log_p[a], log_p[b]) for a, b in pairs], known))
+    return scored
 
-    runs: list[Scored]
-    groups: list[Group]
-    """What is counted together."""
-    arranged: Callable[[list[dict[str, Any]]], dict[str, Any]]
-    """From the groups, each with its counts, to what `--json` prints of a run."""
-    records: Iterable[Mapping[str, Any]]
-    """Lines for `--scores`."""
-    names: tuple[str, str] = ("pairs", "scorable_pairs")
-    """What `--json` calls the number of pairs, and of those with known words."""
 
-
-Judge = Callable[[Request, list[LanguageModel], Say, Progress], Judged]
-
-
-def run(
-    kind: str,
-    judge: Judge,
-    request: Request,
-    say: Say = lambda line: None,
-    progress: Progress = lambda done, total: None,
-) -> dict[str, Any]:
-    """Return what a command's `--json` prints, after writing the files that were asked for.
-
-    `kind` is the command; `say` is told of defects in the files of pairs.
-    """
-    started = time.perf_counter()
-    inputs = [request.pairs] if request.pairs else []
-    if request.scores:
-        files.check_target("--scores", request.scores, "scores.tsv", inputs)
-    if request.out:
-        files.check_target("--out", request.out, "results/NAME.json", inputs)
-    if request.out and request.scores and request.out.resolve() == request.scores.resolve():
-        raise UserError(f"--out {request.out}: the file of --scores; name another")
-    models = [LanguageModel.load(path) for path in request.runs]
-    judged = judge(request, models, say, progress)
-    found, *other = (
-        {"run": str(path), "model": network(model.config.rnn, (model.config.embedding_size, *model.config.sizes))}
-        | scored.facts
-        | judged.arranged([key | _counts(scored, places, *judged.names) for key, places in judged.groups])
-        for path, model, scored in zip(request.runs, models, judged.runs, strict=True)
+def compared(contents: Sequence[Content], scored: Sequence[Scored], groups: Iterable[Group]) -> Content:
+    """Return the first run's content with the second one's, if there are two, and tests of them on each group."""
+    first, *other = contents
+    right = [[a > b for a, b in run.scores] for run in scored]
+    tests = tuple(
+        replace(mcnemar(*([run[k] for k in places] for run in right)), **head)
+        for head, places in (groups if other else ())
     )
-    if other:
-        right = [[a > b for a, b in scored.scores] for scored in judged.runs]
-        tests = [key | mcnemar(*([some[k] for k in places] for some in right)) for key, places in judged.groups]
-        found |= {"compare": other[0], "tests": tests}
-    if request.scores:
-        _write_scores(request.scores, judged.records)
-    if request.out:
-        facts = [model_facts(path, model) for path, model in zip(request.runs, models, strict=True)]
-        how: Any = {"command": request.command, "seed": None, "seconds": time.perf_counter() - started}
-        save(request.out, kind=kind, name=request.out.stem, **how, runs=facts, **found)
-    return found
-
-
-def pair_scores(
-    model: LanguageModel, ids: Sequence[Sequence[int]], progress: Progress, *, last_only: bool = False
-) -> Scores:
-    """Return the scores of pairs, whose sentences stand one after the other in `ids`; or those of the last words."""
-    given = [len(each) - 1 for each in ids] if last_only else None
-    found = sentence_log_probs(model, ids, given=given, on_progress=progress)
-    return list(zip(found[::2], found[1::2], strict=True))
+    models = [Model.of(run.path, run.model) for run in scored]
+    return replace(first, runs=models, compare=other[0] if other else None, tests=tests)  # type: ignore[call-arg]
 
 
 def grouped(keys: Iterable[Key]) -> dict[Key, list[int]]:
@@ -137,11 +113,11 @@ def grouped(keys: Iterable[Key]) -> dict[Key, list[int]]:
     return places
 
 
-def mcnemar(first: Iterable[bool], second: Iterable[bool]) -> dict[str, Any]:
-    """Return how often only one of two was right, and McNemar's exact two-sided p: that of a fair coin.
+def mcnemar(first: Iterable[bool], second: Iterable[bool]) -> Test:
+    """Return McNemar's exact test of two runs: p is two-sided, that of a fair coin.
 
-    >>> mcnemar([True] * 6 + [False], [False] * 6 + [True])
-    {'only_first': 6, 'only_second': 1, 'p': 0.125}
+    >>> mcnemar([True] * 6 + [False], [False] * 6 + [True]).p
+    0.125
     """
     pairs = list(zip(first, second, strict=True))
     b, c = sum(x and not y for x, y in pairs), sum(y and not x for x, y in pairs)
@@ -149,7 +125,7 @@ def mcnemar(first: Iterable[bool], second: Iterable[bool]) -> dict[str, Any]:
     for k in range(min(b, c) + 1):
         total += term  # the sum of the binomial coefficients of n over 0 … k
         term = term * (n - k) // (k + 1)
-    return {"only_first": b, "only_second": c, "p": min(1.0, 2 * total / 2**n)}
+    return Test(only_first=b, only_second=c, p=min(1.0, 2 * total / 2**n))
 
 
 def contrast(first: Sequence[str], second: Sequence[str]) -> set[str]:
@@ -170,40 +146,23 @@ def contrast(first: Sequence[str], second: Sequence[str]) -> set[str]:
 
 def unk_rate(model: LanguageModel, ids: Iterable[Sequence[int]]) -> float:
     """Return the share of the ids that are `<unk>`."""
-    words = [id for each in ids for id in each]
+    words = [id for sentence in ids for id in sentence]
     return words.count(tokenizer_of(model).unk_id) / max(1, len(words))
 
 
-def score_columns(names: Sequence[str], scores: Iterable[Sequence[float | str]]) -> dict[str, float | str]:
-    """Return the last columns of a line for `--scores`: a run's scores by name, then those of the run beside it.
+def write_scores(
+    path: Path, scored: Sequence[Scored], rows: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]
+) -> None:
+    """Write texts and their scores, a line a row: JSON if the name ends so, else values between tabs, with a header.
 
-    >>> score_columns(["good", "bad"], [(-3.0, -4.0)])
-    {'score_good': -3.0, 'score_bad': -4.0}
+    A row has the texts to write and, by name, those whose scores follow, "" for none.
     """
-    runs = zip(("score", "compared"), scores, strict=False)
-    return {f"{run}_{name}": value for run, some in runs for name, value in zip(names, some, strict=True)}
-
-
-def _counts(scored: Scored, places: Iterable[int], pairs: str, known: str) -> dict[str, Any]:
-    """Return counts of the pairs at some places, and accuracies from 0 to 100, None of no pairs; a tie is wrong."""
-    some = [(*scored.scores[k], scored.known[k]) for k in places]
-    sure = [each for each in some if each[2]]
-    right, sure_right = (sum(a > b for a, b, _ in part) for part in (some, sure))
-    return {
-        pairs: len(some),
-        "correct": right,
-        "ties": sum(a == b for a, b, _ in some),
-        "accuracy": 100 * right / len(some),
-        known: len(sure),
-        "scorable_accuracy": 100 * sure_right / len(sure) if sure else None,
-    }
-
-
-def _write_scores(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a line for each record: JSON if the name ends so, else values between tabs, with a header."""
 
     def lines() -> Iterator[str]:
-        for number, record in enumerate(records):
+        for number, (head, texts) in enumerate(rows):
+            record: dict[str, str | float] = dict(head)
+            for column, run in zip(("score", "compared"), scored, strict=False):
+                record |= {f"{column}_{name}": run.log_p.get(text, "") for name, text in texts.items()}
             if path.suffix.lower() in (".json", ".jsonl"):
                 yield json.dumps({key: value for key, value in record.items() if value != ""}, ensure_ascii=False)
                 continue

@@ -1,73 +1,82 @@
-"""The paper's Table 3: what models make of Marvin & Linzen's pairs, or of a user's own.
+"""The paper's Table 3: what runs make of Marvin & Linzen's pairs, or of your own.
 
 The procedure is the original's: each sentence alone, as `<eos> w1 … wn .` from a zero state, every word and the period
 scored; all pairs of a row count the same. A model without a word for the period reads and scores none.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.prefixes import sentence_log_probs
 from onlstm.lm.reader import tokenizer_of
-from onlstm.paper.published import Published, published
+from onlstm.paper.published import published
 from onlstm.paper.syntax import scoring
-from onlstm.paper.syntax.generator import Item, generate
+from onlstm.paper.syntax.content import Syneval, SynevalRow
 from onlstm.paper.syntax.loading import load
-from onlstm.paper.syntax.members import Say
-from onlstm.paper.syntax.pairs import read_pairs
-from onlstm.paper.syntax.scoring import Group, Judged, Progress, Request, Scored
-from onlstm.paper.syntax.spec import SENTENCES, Row, rows_of
+from onlstm.paper.syntax.pairs import Report, read_pairs
+from onlstm.paper.syntax.templates import SENTENCES, Item, Row, generate, rows_of
+
+Case = tuple[Row, Item]
+"""A row of the table, and an item that counts in it."""
 
 
-def judge(request: Request, models: list[LanguageModel], say: Say, progress: Progress) -> Judged:
-    """Return what models make of Marvin & Linzen's pairs, or of those that were asked for."""
-    items, table = _items(request, models, say)
-    scores = [_scores(model, items, progress) for model in models]
-    cases = [(row, k) for row, chosen in zip(table, _chosen(items, table), strict=True) for k in chosen]
-    differ = [scoring.contrast(*(items[k].sentences[i].split() for i in row.compare)) for row, k in cases]
-    runs = []
-    for model, found in zip(models, scores, strict=True):
-        known = _known(model, set().union(*differ))
-        facts = {"period": bool(_period(model)), "items": len(items)}
-        compared = [(found[k][row.compare[0]], found[k][row.compare[1]]) for row, k in cases]
-        runs.append(Scored(compared, [words <= known for words in differ], facts))
-    quoted = [] if _is_spec(request.pairs) else published("syneval")
-    by_row = scoring.grouped(row.number for row, _ in cases)
-    firsts = {number: cases[where[0]] for number, where in by_row.items()}
-    heads = {number: _head(row, items[k], quoted) for number, (row, k) in firsts.items()}
-    by_group = scoring.grouped(row.group for row, _ in cases)
-    several = {name or "other": where for name, where in by_group.items()} if len(by_group) > 1 else {}
-    pooled = several | {"all" if "all" not in several else "all groups": [*range(len(cases))]}
-    groups: list[Group] = [({"row": number, "group": heads[number]["group"]}, at) for number, at in by_row.items()]
-    groups += [({"row": None, "group": name}, where) for name, where in pooled.items()]
-    return Judged(runs, groups, partial(_arranged, heads), _records(items, scores))
+def run(
+    runs: Sequence[Path],
+    pairs: Path | None = None,
+    *,
+    lexicon: str = "",
+    scores: Path | None = None,
+    on_defect: Report,
+    on_progress: scoring.Progress = lambda done, total: None,
+) -> Syneval:
+    """Return how often one run, or each of two, finds the grammatical sentence likelier.
+
+    Args:
+        pairs: a file, folder or archive of pairs, or templates in YAML; by default Marvin & Linzen's.
+        lexicon: `in-vocabulary` (only words that all the models know), or the name of one beside the templates.
+        scores: a file for the scores of each pair.
+    """
+    models = [LanguageModel.load(path) for path in runs]
+    items, table = _items(pairs, lexicon, models, on_defect)
+    ids = [_ids(model, {sentence for item in items for sentence in item.sentences}) for model in models]
+    cases = list(_cases(items, table))
+    texts = [(item.sentences[row.compare[0]], item.sentences[row.compare[1]]) for row, item in cases]
+    differ = [scoring.contrast(good.split(), bad.split()) for good, bad in texts]
+    scored = scoring.score(runs, models, ids, texts, differ, on_progress)
+    if scores:
+        scoring.write_scores(scores, scored, map(_record, items))
+    rows, pooled = _rows(cases, quoted=not _is_spec(pairs)), _pooled(cases)
+    contents = [
+        Syneval(
+            **run.about,
+            period=bool(_period(run.model)),
+            items=len(items),
+            rows=[run.count(SynevalRow, group) for group in rows],
+            pooled=[run.count(SynevalRow, group) for group in pooled],
+        )
+        for run in scored
+    ]
+    groups = [({key: head[key] for key in ("row", "group")}, places) for head, places in (*rows, *pooled)]
+    return scoring.compared(contents, scored, groups)
 
 
-def _arranged(heads: Mapping[int, dict[str, Any]], counted: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    rows = [heads[row["row"]] | row for row in counted if row["row"]]
-    return {"rows": rows, "pooled": counted[len(rows) :]}
-
-
-def _items(request: Request, models: Sequence[LanguageModel], say: Say) -> tuple[list[Item], list[Row]]:
-    """Return all pairs, and the rows of the table that they may belong to."""
-    spec = load(request.pairs if _is_spec(request.pairs) else None)
-    if request.pairs and not _is_spec(request.pairs):
-        if request.lexicon:
-            raise UserError(f"--lexicon {request.lexicon}: not with the pairs of a file; leave --pairs out")
-        items = list(read_pairs(request.pairs, say))
-    elif request.lexicon == "in-vocabulary":
+def _items(
+    path: Path | None, lexicon: str, models: Sequence[LanguageModel], on_defect: Report
+) -> tuple[list[Item], list[Row]]:
+    """Return all items, and the rows of the table that they may belong to."""
+    spec = load(path if _is_spec(path) else None)
+    if path and not _is_spec(path):
+        if lexicon:
+            raise UserError(f"lexicon {lexicon}: pairs from a file have words of their own")
+        items = list(read_pairs(path, on_defect))
+    elif lexicon == "in-vocabulary":
         words = {word for kind in spec.words().values() for forms in kind for word in " ".join(forms).split()}
-        items = list(generate(spec, known=words.intersection(*(_known(model, words) for model in models))))
+        items = list(generate(spec, known=words.intersection(*(tokenizer_of(model).vocabulary for model in models))))
     else:
-        items = list(generate(spec, lexicon=request.lexicon))
+        items = list(generate(spec, lexicon=lexicon))
     if not items:
-        few = "the models know too few of the lexicon's words; leave --lexicon out"
-        same = f"the templates of {request.pairs} make no two sentences that differ"
-        raise UserError(f"no pair is left: {few if request.lexicon else same}")
+        raise UserError("no pair is left: the models know too few words of the lexicon")
     table = list(spec.rows)
     named = {template for row in table for template in row.templates}
     for template, width in {item.template: len(item.sentences) for item in items}.items():
@@ -80,14 +89,12 @@ def _is_spec(path: Path | None) -> bool:
     return path is not None and path.suffix.lower() in (".yaml", ".yml")
 
 
-def _known(model: LanguageModel, words: Iterable[str]) -> set[str]:
-    """Return the words that the model knows."""
-    return {word for word, id in _ids(model, words).items() if id != tokenizer_of(model).unk_id}
-
-
-def _ids(model: LanguageModel, words: Iterable[str]) -> dict[str, int]:
-    listed = list(words)
-    return dict(zip(listed, tokenizer_of(model).ids(listed), strict=True))
+def _ids(model: LanguageModel, sentences: Iterable[str]) -> dict[str, list[int]]:
+    """Return the ids of words, and of sentences with their period."""
+    words = list({word for sentence in sentences for word in sentence.split()})
+    ids, end = dict(zip(words, tokenizer_of(model).ids(words), strict=True)), _period(model)
+    by_word = {word: [id] for word, id in ids.items()}
+    return by_word | {sentence: [*(ids[word] for word in sentence.split()), *end] for sentence in sentences}
 
 
 def _period(model: LanguageModel) -> list[int]:
@@ -95,38 +102,43 @@ def _period(model: LanguageModel) -> list[int]:
     return [id for id in tokenizer_of(model).ids(["."]) if id != tokenizer_of(model).unk_id]
 
 
-def _scores(model: LanguageModel, items: Sequence[Item], progress: Progress) -> list[tuple[float, ...]]:
-    """Return the log-probability of each sentence of each item."""
-    split = [sentence.split() for item in items for sentence in item.sentences]
-    ids, end = _ids(model, {word for words in split for word in words}), _period(model)
-    found = iter(sentence_log_probs(model, [[ids[w] for w in words] + end for words in split], on_progress=progress))
-    return [tuple(next(found) for _ in item.sentences) for item in items]
-
-
-def _chosen(items: Sequence[Item], table: Sequence[Row]) -> list[list[int]]:
-    """Return the places of the items of each row; a row for intrusive sentences has no pairs."""
+def _cases(items: Sequence[Item], table: Sequence[Row]) -> Iterator[Case]:
+    """Yield the items of each row; a row for intrusive sentences has no pairs."""
     places = scoring.grouped(item.template for item in items)
-    enough = [3 if 1 in row.compare else 2 for row in table]
-    return [
-        [k for template in row.templates for k in places.get(template, ()) if len(items[k].sentences) >= least]
-        for row, least in zip(table, enough, strict=True)
-    ]
+    for row in table:
+        for item in (items[k] for template in row.templates for k in places.get(template, ())):
+            if 1 not in row.compare or len(item.sentences) == len(SENTENCES):
+                yield row, item
 
 
-def _head(row: Row, example: Item, quoted: Sequence[Published]) -> dict[str, Any]:
-    """Return what a row's line begins with, and what the paper has in it."""
-    named = {"row": row.number, "group": row.group, "phenomenon": row.phenomenon, "name": row.name}
-    values = quoted[row.number - 1].values if row.number <= len(quoted) else {}
-    numbers = {model: 100 * float(value) for model, value in values.items() if model != "dependency"}
-    shown = [example.sentences[k] for k in row.compare]
-    return named | {"files": list(row.templates), "example": shown, "published": numbers or None}
+def _rows(cases: Sequence[Case], quoted: bool) -> list[scoring.Group]:
+    """Return the rows of the table, with what the paper has in them if that is to be quoted."""
+    values = [{k: 100 * float(v) for k, v in row.values.items() if k != "dependency"} for row in published("syneval")]
+    rows = list[scoring.Group]()
+    for number, places in scoring.grouped(row.number for row, _ in cases).items():
+        row, example = cases[places[0]]
+        head = {
+            "row": number,
+            "group": row.group,
+            "phenomenon": row.phenomenon,
+            "name": row.name,
+            "files": row.templates,
+            "example": [example.sentences[k] for k in row.compare],
+            "published": values[number - 1] if quoted and number <= len(values) else None,
+        }
+        rows.append((head, places))
+    return rows
 
 
-def _records(items: Sequence[Item], scores: Sequence[Sequence[tuple[float, ...]]]) -> Iterator[dict[str, Any]]:
-    for item, *found in zip(items, *scores, strict=True):
-        names = SENTENCES if len(item.sentences) == len(SENTENCES) else SENTENCES[::2]
-        by_name = [
-            dict.fromkeys(SENTENCES, "") | dict(zip(names, some, strict=True)) for some in (item.sentences, *found)
-        ]
-        scored = scoring.score_columns(SENTENCES, (list(some.values()) for some in by_name[1:]))
-        yield {"template": item.template, "condition": item.condition} | by_name[0] | scored
+def _pooled(cases: Sequence[Case]) -> list[scoring.Group]:
+    """Return the cases of each group, if there are several, and all."""
+    groups = scoring.grouped(row.group or "other" for row, _ in cases)
+    every = {"all" if "all" not in groups else "all groups": range(len(cases))}
+    pooled = (groups if len(groups) > 1 else {}) | every
+    return [({"row": None, "group": name}, places) for name, places in pooled.items()]
+
+
+def _record(item: Item) -> tuple[dict[str, str], dict[str, str]]:
+    names = SENTENCES if len(item.sentences) == len(SENTENCES) else SENTENCES[::2]
+    texts = dict.fromkeys(SENTENCES, "") | dict(zip(names, item.sentences, strict=True))
+    return {"template": item.template, "condition": item.condition} | texts, texts
