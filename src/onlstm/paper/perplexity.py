@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from onlstm.errors import UserError
-from onlstm.lm.cache import Cache, evaluate_with_cache, tune_cache
-from onlstm.lm.dynamic import Dynamic, evaluate_dynamic, tune_dynamic
+from onlstm.lm.adaptation import Cache, Dynamic
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import Evaluation, evaluate
 from onlstm.text import corpus
@@ -78,15 +77,13 @@ def run(
     if cache:
         tuning = _validation(folder, model, valid)
         say(f"Tuning the cache on {len(tuning):,} tokens of validation text …")
-        weights = tune_cache(model, tuning)
-        scored = evaluate_with_cache(model, ids, weights.theta, weights.lam, weights.size)
-        with_cache = CacheRow(**_numbers(scored), **_tuned(weights))
+        weights = Cache.tune(model, tuning)
+        with_cache = CacheRow(**_numbers(weights.evaluate(model, ids)), **_tuned(weights))
     if dynamic:
         tuning = _validation(folder, model, valid)
         say("Tuning dynamic evaluation on the first 10,000 tokens of validation text …")
-        tuned = tune_dynamic(model, tuning)
-        scored = evaluate_dynamic(model, ids, lr=tuned.lr, decay=tuned.decay, window=tuned.window)
-        with_dynamic = DynamicRow(**_numbers(scored), **_tuned(tuned))
+        tuned = Dynamic.tune(model, tuning)
+        with_dynamic = DynamicRow(**_numbers(tuned.evaluate(model, ids)), **_tuned(tuned))
     counts: Any = {"tokens": plain.tokens, "unk_rate": plain.unk_rate}
     return Result(**_numbers(plain), **counts, cache=with_cache, dynamic=with_dynamic)
 

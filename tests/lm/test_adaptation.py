@@ -11,11 +11,9 @@ from torch import nn
 
 from helpers import random_model
 from onlstm.errors import UserError
-from onlstm.lm import cache as pointer
-from onlstm.lm import dynamic
-from onlstm.lm.cache import evaluate_with_cache, tune_cache
+from onlstm.lm import adaptation
+from onlstm.lm.adaptation import Cache, Dynamic
 from onlstm.lm.config import LMConfig
-from onlstm.lm.dynamic import evaluate_dynamic, tune_dynamic
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.text.tokenizer import Tokenizer
@@ -28,7 +26,7 @@ model = partial(random_model, TOKENIZER, torch.float64)
 
 
 def cache_log_probs(model, ids, theta, lam, size):
-    return torch.cat([part[0, 0] for part in pointer._mixtures(model, ids, size, (theta,), (lam,))]).numpy()
+    return torch.cat([part[0, 0] for part in adaptation._mixtures(model, ids, size, (theta,), (lam,))]).numpy()
 
 
 def cached_plainly(model, ids, theta, lam, size):
@@ -51,11 +49,11 @@ def cached_plainly(model, ids, theta, lam, size):
 @pytest.mark.parametrize("block", [16, 512])
 @pytest.mark.parametrize("size", [1, 7, 40, 500])
 def test_the_cache_is_the_plain_loop(size, block, monkeypatch):
-    monkeypatch.setattr(pointer, "_PRODUCTS_AT_ONCE", block * size)
+    monkeypatch.setattr(adaptation, "_PRODUCTS_AT_ONCE", block * size)
     small = model()
     expected = cached_plainly(small, STREAM, 0.8, 0.3, size)
     assert cache_log_probs(small, STREAM, 0.8, 0.3, size) == pytest.approx(expected, abs=1e-10)
-    found = evaluate_with_cache(small, STREAM, 0.8, 0.3, size)
+    found = Cache(theta=0.8, lam=0.3, size=size).evaluate(small, STREAM)
     assert (found.nll, found.tokens) == (pytest.approx(-sum(expected) / 75, abs=1e-10), 75)
 
 
@@ -71,14 +69,14 @@ def test_probabilities_with_a_cache_sum_to_one():
 def test_no_share_is_no_cache(options):
     small = model(**options)
     static = evaluate(small, STREAM).nll
-    assert evaluate_with_cache(small, STREAM, 1.0, 0.0, 20).nll == pytest.approx(static, abs=1e-12)
-    assert evaluate_with_cache(small, STREAM, 1.0, 0.2, 20).nll != pytest.approx(static, abs=1e-3)
+    assert Cache(theta=1.0, lam=0.0, size=20).evaluate(small, STREAM).nll == pytest.approx(static, abs=1e-12)
+    assert Cache(theta=1.0, lam=0.2, size=20).evaluate(small, STREAM).nll != pytest.approx(static, abs=1e-3)
 
 
 def test_tuning_finds_the_best_pair():
     small, thetas, lams = model(), (0.0, 0.4, 2.0), (0.0, 0.1, 0.6, 0.9)
-    pairs = {(t, x): evaluate_with_cache(small, STREAM, t, x, 30).nll for t in thetas for x in lams}
-    found = tune_cache(small, STREAM, 30, thetas, lams)
+    pairs = {(t, x): Cache(theta=t, lam=x, size=30).evaluate(small, STREAM).nll for t in thetas for x in lams}
+    found = Cache.tune(small, STREAM, size=30, thetas=thetas, lams=lams)
     assert (found.theta, found.lam) == min(pairs, key=lambda pair: pairs[pair])
     assert (found.nll, found.size) == (pytest.approx(min(pairs.values()), abs=1e-12), 30)
 
@@ -117,7 +115,7 @@ def dynamically_plainly(model, ids, lr, decay, window):
 @pytest.mark.parametrize(("lr", "decay", "window"), [(0.5, 0.0, 5), (2.0, 0.1, 7), (0.01, 0.0, 200)])
 def test_dynamic_evaluation_is_the_plain_loop(options, lr, decay, window):
     small = model(**options)
-    found = evaluate_dynamic(small, STREAM, lr=lr, decay=decay, window=window)
+    found = Dynamic(lr=lr, decay=decay, window=window).evaluate(small, STREAM)
     assert found.nll == pytest.approx(dynamically_plainly(small, STREAM, lr, decay, window), abs=1e-9)
     assert found.tokens == 75
 
@@ -127,7 +125,7 @@ def test_without_learning_it_is_static(options):
     small = model(**options)
     static = evaluate(small, STREAM, window=5)
     with torch.no_grad():  # as a caller may have it
-        assert evaluate_dynamic(small, STREAM, lr=0, decay=0, window=5) == static
+        assert Dynamic(lr=0, decay=0, window=5).evaluate(small, STREAM) == static
 
 
 def test_the_model_is_given_back_as_it_came(monkeypatch):
@@ -141,10 +139,10 @@ def test_the_model_is_given_back_as_it_came(monkeypatch):
         assert all(p.grad is None for p in small.parameters())
         assert all(module.training for module in small.modules())
 
-    evaluate_dynamic(small, STREAM, lr=0.7, decay=0.1)
+    Dynamic(lr=0.7, decay=0.1).evaluate(small, STREAM)
     unchanged()
     learnt = []
-    learn = dynamic._learn
+    learn = Dynamic._learn
 
     def fails_at_the_third(*args):
         learn(*args)
@@ -152,34 +150,34 @@ def test_the_model_is_given_back_as_it_came(monkeypatch):
         if len(learnt) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(dynamic, "_learn", fails_at_the_third)
+    monkeypatch.setattr(Dynamic, "_learn", fails_at_the_third)
     with pytest.raises(KeyboardInterrupt):
-        evaluate_dynamic(small, STREAM, lr=0.7, decay=0.1)
+        Dynamic(lr=0.7, decay=0.1).evaluate(small, STREAM)
     assert learnt == [True] * 3
     unchanged()
 
 
 def test_dynamic_tuning_finds_the_best_pair():
     small, lrs, decays = model(), (0.0, 0.3, 1e9), (0.0, 0.05)
-    pairs = {(lr, d): evaluate_dynamic(small, STREAM[:40], lr=lr, decay=d).nll for lr in lrs for d in decays}
-    found = tune_dynamic(small, STREAM, lrs, decays, 40)
+    pairs = {(lr, d): Dynamic(lr=lr, decay=d).evaluate(small, STREAM[:40]).nll for lr in lrs for d in decays}
+    found = Dynamic.tune(small, STREAM, lrs=lrs, decays=decays, limit=40)
     assert (found.lr, found.decay) == min(pairs, key=lambda pair: pairs[pair])
     assert (found.nll, found.window) == (min(pairs.values()), 5)
-    assert math.isnan(evaluate_dynamic(small, STREAM, lr=1e308).nll)
-    assert tune_dynamic(small, STREAM, (1e308, 0.1), (0.0,)).lr == 0.1
+    assert math.isnan(Dynamic(lr=1e308).evaluate(small, STREAM).nll)
+    assert Dynamic.tune(small, STREAM, lrs=(1e308, 0.1), decays=(0.0,)).lr == 0.1
 
 
 def test_mistakes_are_named():
     small = model()
     for options in ({"lr": -1}, {"lr": math.nan}, {"lr": 1, "decay": 2}, {"lr": 1, "window": 0}):
         with pytest.raises(UserError, match=f"^{list(options)[-1]} "):
-            evaluate_dynamic(small, STREAM, **options)
+            Dynamic(**options).evaluate(small, STREAM)
     with pytest.raises(UserError, match=r"^lambda 1"):
-        evaluate_with_cache(small, STREAM, 1.0, 1.0, 5)
+        Cache(theta=1.0, lam=1.0, size=5).evaluate(small, STREAM)
     with pytest.raises(UserError, match=r"^size 0"):
-        evaluate_with_cache(small, STREAM, 1.0, 0.1, 0)
+        Cache(theta=1.0, lam=0.1, size=0).evaluate(small, STREAM)
     with pytest.raises(UserError, match=r"^tokens 0"):
-        tune_cache(small, STREAM[:0])
+        Cache.tune(small, STREAM[:0])
 
 
 def topics(seed, count):
@@ -203,8 +201,8 @@ def test_both_help_where_text_repeats_itself():
     small.eval()
     valid, test = topics(1, 10), topics(2, 10)
     static = evaluate(small, test).nll
-    cache = tune_cache(small, valid, 30)
+    cache = Cache.tune(small, valid, size=30)
     assert cache.lam > 0
-    assert evaluate_with_cache(small, test, cache.theta, cache.lam, cache.size).nll < static - 0.5
-    best = tune_dynamic(small, valid, limit=300)
-    assert evaluate_dynamic(small, test, lr=best.lr, decay=best.decay, window=best.window).nll < static - 0.2
+    assert cache.evaluate(small, test).nll < static - 0.5
+    best = Dynamic.tune(small, valid, limit=300)
+    assert best.evaluate(small, test).nll < static - 0.2
