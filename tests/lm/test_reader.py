@@ -23,8 +23,9 @@ def alone(model, ids, layers):
     """Hidden states, distances and master gates of the words of a sentence, read after `<eos>` in one go."""
     with torch.no_grad():
         steps = torch.tensor([model.tokenizer.eos_id, *ids])[:, None]
-        hidden, _, distances, gates = model.encode(steps, layers=layers, distances=True, master_gates=True)
-    return hidden[1:, 0], [kind[:, 1:, 0] for kind in distances], [gate[1:, 0] for pair in gates for gate in pair]
+        encoded = model.encode(steps, layers=layers, distances=True, master_gates=True)
+    gates = [gate[1:, 0] for pair in encoded.master_gates for gate in pair]
+    return encoded.hidden[1:, 0], [kind[:, 1:, 0] for kind in encoded.distances], gates
 
 
 @settings(max_examples=30, deadline=None)

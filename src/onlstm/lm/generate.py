@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -45,50 +44,44 @@ def generate(
     generator = torch.Generator()
     generator.seed() if seed is None else generator.manual_seed(seed)
     chances = torch.rand(count, words, dtype=torch.float64, generator=generator)
-    banned = [] if unk else [tokenizer.unk_id]
-    choose = partial(_choose, temperature=temperature, top_k=top_k, top_p=top_p)
+    _, prompt_ids = words_and_ids(tokenizer, prompt)
+
+    def choose(log_p: Tensor, chances: Tensor) -> Tensor:
+        if not unk:
+            log_p[:, tokenizer.unk_id] = -torch.inf
+        return _choose(log_p, chances.to(log_p.device), temperature, top_k, top_p)
+
     with evaluating(model):
-        start = _read(model, words_and_ids(tokenizer, prompt)[1])
-        texts = _continue(model, *start, chances, choose, banned, tokenizer.eos_id if stop_at_eos else None)
+        texts = _texts(model, [tokenizer.eos_id, *prompt_ids], chances, choose, stop_at_eos)
     return [[tokenizer.vocabulary[id] for id in ids] for ids in texts]
 
 
-def _read(model: LanguageModel, ids: list[int]) -> tuple[Tensor, States]:
-    """Return the last layer's output (1, H) and the states after `<eos>` and the prompt."""
-    state: States | None = None
-    for part in torch.tensor([model.tokenizer.eos_id, *ids], device=model.embedding.weight.device).split(1024):
-        hidden, state, *_ = model.encode(part[:, None], state)
-    assert state is not None
-    return hidden[-1], state
-
-
-def _continue(
+def _texts(
     model: LanguageModel,
-    hidden: Tensor,
-    state: States,
+    prompt: list[int],
     chances: Tensor,
     choose: Callable[[Tensor, Tensor], Tensor],
-    banned: list[int],
-    last: int | None,
+    stop_at_eos: bool,
 ) -> list[list[int]]:
-    """Return the ids of one text for each row of chances (B, T), up to the word `last`; ended texts cost nothing."""
-    count, steps = chances.shape
-    texts: list[list[int]] = [[] for _ in range(count)]
-    going = torch.arange(count)
-    hidden, state = hidden.expand(count, -1), _columns(state, torch.zeros_like(going))
-    for step in range(steps):
-        log_p = model.head.log_probs(hidden)
-        log_p[:, banned] = -torch.inf
-        chosen = choose(log_p, chances[going, step].to(log_p.device))
-        if last is not None and (chosen == last).any():
-            rows = (chosen != last).nonzero()[:, 0]
+    """Return the ids of one text for each row of chances (B, T); texts that have ended cost nothing."""
+    state: States | None = None
+    for part in torch.tensor(prompt, device=model.embedding.weight.device).split(1024):
+        encoded = model.encode(part[:, None], state)
+        state = encoded.state
+    texts: list[list[int]] = [[] for _ in chances]
+    going = torch.arange(len(texts))  # places of the texts that have not ended
+    hidden, state = encoded.hidden[-1].expand(len(texts), -1), _columns(encoded.state, torch.zeros_like(going))
+    for step in range(chances.shape[1]):
+        chosen = choose(model.head.log_probs(hidden), chances[going, step])
+        if stop_at_eos and (chosen == model.tokenizer.eos_id).any():
+            rows = (chosen != model.tokenizer.eos_id).nonzero()[:, 0]
             chosen, going, state = chosen[rows], going[rows.cpu()], _columns(state, rows)
             if not len(rows):
                 break
         for k, id in zip(going.tolist(), chosen.tolist(), strict=True):
             texts[k].append(id)
-        output, state, *_ = model.encode(chosen[None], state)
-        hidden = output[0]
+        encoded = model.encode(chosen[None], state)
+        hidden, state = encoded.hidden[0], encoded.state
     return texts
 
 

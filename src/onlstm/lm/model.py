@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -31,17 +31,25 @@ States = tuple[State, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LMOutput:
+class Encoded:
+    """What the layers make of ids (T, B)."""
+
+    hidden: Tensor
+    """The output of the last layer computed, (T, B, H)."""
+    state: States
+    """To go on from."""
+    distances: Distances | None
+    """`.forget` and `.input`, (L, T, B); of LSTM layers None unless asked for."""
+    master_gates: tuple[MasterGates, ...]
+    """`.forget` and `.input` of each layer, (T, B, M); empty unless asked for, and for LSTM layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LMOutput(Encoded):
     """What `LanguageModel.forward` returns for ids (T, B)."""
 
     logits: Tensor
     """(T, B, V); log_softmax gives the distribution of the next word, whatever the kind of softmax."""
-    state: States
-    """To go on from."""
-    distances: Distances | None
-    """`.forget` and `.input`, (L, T, B); None for LSTM layers."""
-    hidden: Tensor
-    """The last layer's output, (T, B, H)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +64,6 @@ class Step:
     """Mean square of its change over time, for temporal activation regularisation (TAR)."""
     state: States
     """To go on from."""
-
-
-class Encoded(NamedTuple):
-    """What `LanguageModel.encode` returns."""
-
-    hidden: Tensor
-    """The output of the last layer computed, (T, B, H)."""
-    state: States
-    """To go on from."""
-    distances: Distances | None
-    """`.forget` and `.input`, (L, T, B); of LSTM layers None unless asked for."""
-    master_gates: list[MasterGates]
-    """`.forget` and `.input` of each layer, (T, B, M); empty unless asked for, and for LSTM layers."""
 
 
 class LanguageModel(nn.Module):
@@ -145,24 +140,22 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Tensor, state: States | None = None) -> LMOutput:
         """Return logits of the word after each of ids (T, B), new state and distances."""
-        hidden, new_state, distances, _ = self.encode(ids, state)
-        flat = Masks().locked(hidden, self._p("dropout_output")).flatten(0, 1)
-        if type(self.decoder) is FullSoftmax:
-            logits = nn.functional.linear(flat, self.decoder.weight, self.decoder.bias)
-        else:
-            logits = self.decoder.log_probs(flat)
-        return LMOutput(logits=logits.unflatten(0, ids.shape), state=new_state, distances=distances, hidden=hidden)
+        encoded = self.encode(ids, state)
+        flat = Masks().locked(encoded.hidden, self._p("dropout_output")).flatten(0, 1)
+        logits = self.head(flat) if type(self.head) is FullSoftmax else self.head.log_probs(flat)
+        return LMOutput(logits=logits.unflatten(0, ids.shape), **vars(encoded))
 
     def loss(self, ids: Tensor, words: Tensor, state: States | None, masks: Masks | None = None) -> Step:
         """Return how well `words` (T, B), the ones after `ids`, were predicted, without holding all logits."""
         masks = masks or Masks()
-        hidden, new_state, *_ = self.encode(ids, state, masks)
+        encoded = self.encode(ids, state, masks)
+        hidden = encoded.hidden
         change = hidden[1:] - hidden[:-1] if len(hidden) > 1 else hidden.new_zeros(1)
         return Step(
-            nll=self.decoder.mean_nll(masks.locked(hidden, self._p("dropout_output")), words, masks),
+            nll=self.head.mean_nll(masks.locked(hidden, self._p("dropout_output")), words, masks),
             activation=hidden.square().mean(),
             slowness=change.square().mean(),
-            state=new_state,
+            state=encoded.state,
         )
 
     def encode(
@@ -197,7 +190,8 @@ class LanguageModel(nn.Module):
                 x = masks.locked(x, self._p("dropout_hidden"))
         by_layer = [scan.distances for scan in scans if scan.distances]
         joined = Distances(*(torch.cat(kind) for kind in zip(*by_layer, strict=True))) if by_layer else None
-        return Encoded(x, tuple(scan.state for scan in scans), joined, gates)
+        states = tuple(scan.state for scan in scans)
+        return Encoded(hidden=x, state=states, distances=joined, master_gates=tuple(gates))
 
     def _p(self, name: str) -> float:
         """The dropout probability that counts now."""

@@ -130,16 +130,16 @@ def _run(model: LanguageModel, tiles: list[Tile], levels: list[_Level], now: _Sl
     if now.states:
         parents = tensor(np.searchsorted(now.above, level.parents[now.nodes]))
         states = tuple((h[:, parents], c[:, parents]) for h, c in now.states)
-    hidden, states, *_ = model.encode(tensor(level.ids[now.nodes])[None], states)
+    encoded = model.encode(tensor(level.ids[now.nodes])[None], states)
 
     first, last = np.searchsorted(below.parents, (now.nodes[0], now.nodes[-1] + 1))
     below.sums[first:last] = level.sums[below.parents[first:last]]
     longer = first + np.flatnonzero(below.scored[first:last])
     nodes, rows = np.unique(below.parents[longer], return_inverse=True)
-    h = hidden[0, tensor(np.searchsorted(now.nodes, nodes))]
-    found = _log_probs(model.head, tiles, h, tensor(rows), tensor(below.ids[longer]))
-    below.sums[longer] += found.double().cpu().numpy()
-    return states
+    h = encoded.hidden[0, tensor(np.searchsorted(now.nodes, nodes))]
+    log_p = _log_probs(model.head, tiles, h, tensor(rows), tensor(below.ids[longer]))
+    below.sums[longer] += log_p.double().cpu().numpy()
+    return encoded.state
 
 
 def _below(levels: list[_Level], now: _Slice, states: States, at_once: int) -> list[_Slice]:
@@ -155,8 +155,8 @@ def _log_probs(head: Head, tiles: list[Tile], h: Tensor, rows: Tensor, ids: Tens
     out = [h.new_zeros(0)]
     if type(head) is FullSoftmax:
         total = _normaliser(tiles, h)
-        for row, each in zip(rows.split(_TILE), ids.split(_TILE), strict=True):
-            out.append((h[row] * head.weight[each]).sum(-1) + head.bias[each] - total[row])
+        for row, id in zip(rows.split(_TILE), ids.split(_TILE), strict=True):
+            out.append((h[row] * head.weight[id]).sum(-1) + head.bias[id] - total[row])
         return torch.cat(out)
     for part in slices(len(h), head):
         here = (rows >= part.start) & (rows < part.stop)

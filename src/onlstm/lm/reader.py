@@ -135,8 +135,8 @@ def _finite(distances: Distances) -> Distances:
 def after_eos(model: "LanguageModel", layers: int | None = None) -> "tuple[Tensor, States]":
     """Return the output (1, H) and the states, where every sentence starts, after `<eos>` read from a zero state."""
     eos = torch.tensor([[tokenizer_of(model).eos_id]], device=model.embedding.weight.device)
-    hidden, state, *_ = model.encode(eos, layers=layers)
-    return hidden[0], state
+    encoded = model.encode(eos, layers=layers)
+    return encoded.hidden[0], encoded.state
 
 
 def window(text: np.ndarray, first: int, length: int) -> tuple[Tensor, Tensor]:
@@ -153,9 +153,9 @@ def read_columns(model: "LanguageModel", text: np.ndarray, length: int) -> Itera
     state: States | None = None
     for first in range(0, text.shape[1] - 1, length):
         ids, words = (part.to(model.embedding.weight.device) for part in window(text, first, length))
-        hidden, state, *_ = model.encode(ids.clamp(min=0), state)
-        state = tuple((h.detach(), c.detach()) for h, c in state)
-        yield hidden, words
+        encoded = model.encode(ids.clamp(min=0), state)
+        state = tuple((h.detach(), c.detach()) for h, c in encoded.state)
+        yield encoded.hidden, words
 
 
 def chunks(sentences: Iterable[T], words: Callable[[T], int]) -> Iterator[list[T]]:

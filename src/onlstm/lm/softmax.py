@@ -58,8 +58,8 @@ class MixtureSoftmax(FullSoftmax):
         return F.nll_loss(self._mixed(h.flatten(0, 1), contexts.flatten(0, 1)), words.flatten())
 
     def _mixed(self, h: Tensor, contexts: Tensor) -> Tensor:
-        each = F.linear(contexts.view(len(h), self.k, -1), self.weight, self.bias).log_softmax(-1)
-        weighted: Tensor = each + self.prior(h).log_softmax(-1)[..., None]
+        log_probs = F.linear(contexts.view(len(h), self.k, -1), self.weight, self.bias).log_softmax(-1)
+        weighted: Tensor = log_probs + self.prior(h).log_softmax(-1)[..., None]
         return weighted.logsumexp(1)
 
 
@@ -85,13 +85,13 @@ Head = FullSoftmax | AdaptiveSoftmax
 
 def word_log_probs(head: Head, h: Tensor, words: Tensor) -> Tensor:
     """Return the log-probability (N,) of words (N,) after states (N, H)."""
-    found = [h.new_zeros(0)]
+    parts = [h.new_zeros(0)]
     for rows in slices(len(words), head):
         if isinstance(head, AdaptiveSoftmax):
-            found.append(head(h[rows], words[rows]).output)
+            parts.append(head(h[rows], words[rows]).output)
         else:
-            found.append(head.log_probs(h[rows]).gather(1, words[rows, None])[:, 0])
-    return torch.cat(found)
+            parts.append(head.log_probs(h[rows]).gather(1, words[rows, None])[:, 0])
+    return torch.cat(parts)
 
 
 def slices(count: int, head: Head) -> Iterator[slice]:
