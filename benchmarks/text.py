@@ -83,12 +83,13 @@ def measure(text: Path, words: int, profile: str, fresh: int) -> dict[str, objec
 
 def child(text: str, folder: str, profile: str) -> None:
     started = time.perf_counter()
+    from onlstm.text.config import TextConfig
     from onlstm.text.corpus import prepare
 
-    corpus = prepare(text, folder, profile=profile)
+    corpus = prepare(text, folder, TextConfig(profile=profile))
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e9
-    tokens = sum(part["tokens"] for part in corpus.info["splits"].values())
+    tokens = sum(part.tokens for part in corpus.parts.values())
     print(json.dumps({"seconds": seconds, "peak_gb": peak, "tokens": tokens, "vocabulary": len(corpus.tokenizer)}))
 
 

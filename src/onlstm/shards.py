@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 from onlstm import files
 from onlstm.errors import UserError
-from onlstm.text.sources import read_blocks
-
-_DAMAGED = "\N{REPLACEMENT CHARACTER}"
+from onlstm.text.sources import read_inputs
 
 
 class Shard(NamedTuple):
@@ -69,49 +67,23 @@ class Lines:
 
     def count(self) -> int:
         """Return how many there are."""
-        return sum(len(block) for each in self.inputs for block in self._blocks(each, []))
+        return sum(1 for _ in read_inputs(self.inputs))
 
     def read(self, wanted: range | None = None) -> Iterator[str]:
         """Yield the lines, or those with the wanted numbers."""
         try:
-            for number, (place, line, broken) in enumerate(self._places()):
+            for number, (line, defect) in enumerate(read_inputs(self.inputs)):
                 if wanted is not None and number not in wanted:
                     if number < wanted.start:
                         continue
                     return
-                if broken:
-                    message = f"{place}: not UTF-8; convert it: iconv -f latin1 -t utf-8"
+                if defect:
                     if self._stop:
-                        raise UserError(f"{message}; or go on without it: --on-error skip")
-                    self.bad[number] = message
-                yield "" if broken else line
+                        raise UserError(f"{defect}; or go on without it: --on-error skip")
+                    self.bad[number] = defect
+                yield "" if defect else line
         except UserError as error:
             self.failure = error
-
-    def _places(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield where each line stands, the line, and whether it is broken."""
-        for each in self.inputs:
-            name = "sentence" if isinstance(each, str) else "standard input" if str(each) == "-" else str(each)
-            number, notes = 0, list[str]()
-            for block in self._blocks(each, notes):
-                for line in block:  # where a block is not all UTF-8, the lines at fault are the damaged ones
-                    yield f"{name}:{(number := number + 1)}", line, bool(notes) and _DAMAGED in line
-                notes.clear()
-
-    def _blocks(self, each: Path | str, notes: list[str]) -> Iterator[list[str]]:
-        if isinstance(each, str):
-            yield _without_surrogates(each, notes).split("\n")
-        elif str(each) == "-" and sys.stdin.isatty():
-            yield from ([_without_surrogates(line, notes).rstrip("\r\n")] for line in iter(sys.stdin.readline, ""))
-        else:
-            yield from read_blocks(each, notes)
-
-
-def _without_surrogates(text: str, notes: list[str]) -> str:
-    """Return what Python read with what is not UTF-8 replaced, and noted."""
-    clean = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    notes += ["not UTF-8"] * (clean != text)
-    return clean
 
 
 def settings(run: Path, lines: Lines, **options: Any) -> dict[str, Any]:

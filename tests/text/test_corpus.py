@@ -7,8 +7,10 @@ import io
 import json
 import lzma
 import os
+import pty
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
-from onlstm.text.corpus import encode_text, load, prepare
-from onlstm.text.sources import Carver, find_sources, read_lines
-from onlstm.text.tokenizer import Tokenizer
+from onlstm.text.config import TextConfig
+from onlstm.text.corpus import encode_text, load
+from onlstm.text.corpus import prepare as prepare_corpus
+from onlstm.text.sources import find_sources, parts_of_lines, read_blocks, read_inputs, read_lines
+from onlstm.text.tokenizer import Tokenizer, rules, vocabulary
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -32,8 +36,12 @@ def write(folder, **files):
     return folder
 
 
+def prepare(sources, folder, *, tokenizer=None, say=lambda line: None, **settings):
+    return prepare_corpus(sources, folder, TextConfig(**settings), tokenizer=tokenizer, say=say)
+
+
 def counts(corpus):
-    return {split: part["tokens"] for split, part in corpus.info["splits"].items()}
+    return {split: part.tokens for split, part in corpus.parts.items()}
 
 
 def words(corpus, part):
@@ -51,11 +59,11 @@ def test_published_counts(tmp_path, name, tokens, entries):
     assert tuple(counts(corpus).values()) == tokens
     assert (len(corpus.train), len(corpus.valid), len(corpus.test)) == tokens
     assert len(corpus.tokenizer) == entries
-    assert corpus.info["profile"] == "pretokenized"
+    assert corpus.tokenizer.profile == "pretokenized"
     path = next(path for path in (DATA / name).iterdir() if "train" in path.name)
     with lzma.open(path, "rb") as file:
         text = file.read()
-    assert corpus.info["splits"]["train"]["sha256"] == hashlib.sha256(text).hexdigest()
+    assert corpus.parts["train"].sha256 == hashlib.sha256(text).hexdigest()
     written = text.decode().replace("\n", " <eos> ").split()
     assert words(corpus, "train") == written
 
@@ -73,18 +81,17 @@ def test_ids_are_those_of_the_tokenizer(tmp_path_factory, profile, lines):
             ids = [token.id for token in corpus.tokenizer.tokens(line)]
             expected += [*ids, corpus.tokenizer.eos_id] if ids or not skip else []
         assert getattr(corpus, part).tolist() == expected
-        ids, found = encode_text(corpus.tokenizer, folder / f"{part}.txt")
-        assert ids.tolist() == expected
-        assert corpus.info["splits"][part].items() >= found.items()
-        assert found["unknown"] == expected.count(corpus.tokenizer.unk_id)
-        assert found["lines"] + found["words"] == found["tokens"] == len(expected)
-    again = Tokenizer.train(profile, ["a", *lines], min_count=2)
-    assert again.vocabulary == corpus.tokenizer.vocabulary
+        assert encode_text(corpus.tokenizer, folder / f"{part}.txt").tolist() == expected
+        found = corpus.parts[part]
+        assert found.unknown == expected.count(corpus.tokenizer.unk_id)
+        assert found.lines + found.words == found.tokens == len(expected)
+    counted = Counter(word for line in ["a", *lines] for word in rules(profile).words(line))
+    assert corpus.tokenizer.vocabulary == vocabulary(counted, None, 2)
 
 
 def test_vocabulary_is_of_the_training_text(tmp_path):
     write(tmp_path, train=["a a b", "c"], valid=["d d d"], test=["a"])
-    corpus = prepare(tmp_path, tmp_path / "out", size=4)
+    corpus = prepare(tmp_path, tmp_path / "out", vocab_size=4)
     assert corpus.tokenizer.vocabulary == ["<unk>", "<eos>", "a", "b"]
     assert words(corpus, "valid") == ["<unk>"] * 3 + ["<eos>"]
 
@@ -126,9 +133,10 @@ DEFECTS = {
     "cut xz": (lzma.compress(os.urandom(9999))[:500], r"bad\.txt: broken or truncated archive"),
     "bad xz": (lzma.compress(b"hello " * 99)[:20] + b"junk" * 20, r"bad\.txt: broken or truncated archive"),
     "cut bz2": (bz2.compress(os.urandom(9999))[:500], r"bad\.txt: (broken or truncated archive|cannot be read)"),
-    "empty": (b"", "0 lines"),
-    "blank": (b" \n\n", "0 lines|no words for"),
-    "one word": (b"hello", "only 1 line of text: 3 are needed"),
+    "empty": (b"", "no words for train"),
+    "blank": (b" \n\n", "no words for train"),
+    "one word": (b"hello", "no words for train; add text, or put one sentence on a line"),
+    "two lines": (b"hello\nyou", "no words for train"),
     "no words": (b"... !\n" * 50, "no words for train"),
 }
 
@@ -181,7 +189,8 @@ def test_missing_and_unreadable(tmp_path):
     write(tmp_path, train=["a"] * 9)
     with pytest.raises(UserError, match="cannot write the corpus"):
         prepare(tmp_path / "train.txt", tmp_path / "train.txt")
-    for options in ({"profile": "english"}, {"size": 1}, {"min_count": 0}, {"profile": "ptb-en", "punctuation": True}):
+    no_marks = {"profile": "ptb-en", "punctuation": True}
+    for options in ({"profile": "english"}, {"vocab_size": 2}, {"min_count": 0}, no_marks):
         with pytest.raises(UserError, match=r"there are|at least|generic only"):
             prepare(tmp_path / "train.txt", tmp_path / "out", **options)
 
@@ -206,7 +215,7 @@ def test_names_tell_the_parts(tmp_path, names, parts):
     assert " ".join(split for split, paths in found.files.items() for _ in paths) == parts
     for paths in found.files.values():
         assert paths == sorted(paths)
-    assert found.carve == (() if "valid" in parts else ("valid",) if "test" in parts else ("valid", "test"))
+    assert found.held_out == (() if "valid" in parts else ("valid",) if "test" in parts else ("valid", "test"))
     assert any("other.txt" in note for note in found.notes) == ("other.txt" in names)
     if len(names) < 5:
         assert find_sources([tmp_path / name for name in sorted(names)]).files == found.files
@@ -214,34 +223,33 @@ def test_names_tell_the_parts(tmp_path, names, parts):
 
 @pytest.mark.parametrize("lines", [3, 4, 19, 20, 21, 399, 400, 5_000, 45_678])
 @pytest.mark.parametrize("parts", [("valid", "test"), ("valid",)])
-def test_carving(lines, parts):
-    deal = Carver(lines=lines, parts=parts)
-    dealt = [deal(line) for line in range(lines)]
+def test_held_out_lines(lines, parts):
+    dealt = list(map(parts_of_lines(lines, parts), range(lines)))
     assert set(dealt) == {"train", *parts}
-    if lines >= 20:
-        size = max(1, min(100, lines // 200))
-        for line, part in enumerate(dealt):
-            expected = {9: "valid", 19: "test"}.get(line // size % 20, "train")
-            assert part == (expected if expected in parts else "train")
-    with pytest.raises(UserError, match="are needed at least"):
-        Carver(lines=len(parts), parts=parts)
+    if lines < 20:
+        assert dealt[-len(parts) :] == list(parts)
+        return
+    size = max(1, min(100, lines // 200))
+    for line, part in enumerate(dealt):
+        expected = {9: "valid", 19: "test"}.get(line // size % 20, "train")
+        assert part == (expected if expected in parts else "train")
 
 
-def test_a_split_is_carved_and_said(tmp_path):
+def test_parts_are_held_out_and_reported(tmp_path):
     write(tmp_path, a=[f"a{n} x" for n in range(30)], b=[f"b{n} x" for n in range(10)])
     said = []
     corpus = prepare(
         [tmp_path / "a.txt", tmp_path / "b.txt"], tmp_path / "out", profile="pretokenized", say=said.append
     )
-    assert "split: of 40 lines in blocks of 1: train 36, valid 2, test 2" in said
-    assert corpus.info["decisions"] == said
-    ids, _ = encode_text(Tokenizer.of_words(["a9", "a29", "x"]), tmp_path / "a.txt")
+    assert "split: 5 % of the lines are held out for valid and 5 % for test" in said
+    assert "valid: 2 lines, 4 words, 6 tokens, 2 unknown" in said
+    assert json.loads((tmp_path / "out" / "corpus.json").read_text())["decisions"] == said
+    ids = encode_text(Tokenizer.of_words(["a9", "a29", "x"]), tmp_path / "a.txt")
     assert (len(corpus.valid), len(ids)) == (6, 90)
-    sha = hashlib.sha256(b"a9 x\na29 x\n").hexdigest()
-    assert corpus.info["splits"]["valid"]["sha256"] == sha
+    assert corpus.parts["valid"].sha256 == hashlib.sha256(b"a9 x\na29 x\n").hexdigest()
 
 
-def test_valid_is_carved_from_train(tmp_path):
+def test_valid_is_held_out_of_train(tmp_path):
     write(tmp_path, train=[f"w{n}" for n in range(40)], test=["w1"])
     corpus = prepare(tmp_path, tmp_path / "out")
     assert counts(corpus) == {"train": 76, "valid": 4, "test": 2}
@@ -270,14 +278,14 @@ PROFILE_SIGNS = {
 def test_the_profile_is_told_by_the_text(tmp_path, lines, profile):
     write(tmp_path, train=lines * 3)
     said = []
-    assert prepare(tmp_path, tmp_path / "out", say=said.append).info["profile"] == profile
+    assert prepare(tmp_path, tmp_path / "out", say=said.append).tokenizer.profile == profile
     assert any(line.startswith(f"profile: {profile} (") for line in said)
 
 
 def test_standard_input(tmp_path):
     code = (
         "import sys; from onlstm.errors import UserError; from onlstm.text.corpus import prepare\n"
-        "try: print(prepare('-', sys.argv[1]).info['splits']['train']['words'])\n"
+        "try: print(prepare('-', sys.argv[1]).parts['train'].words)\n"
         "except UserError as error: print(error)\n"
         "assert 'torch' not in sys.modules"
     )
@@ -294,6 +302,32 @@ def test_standard_input(tmp_path):
 def test_standard_input_can_be_read_as_lines(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\nb")))
     assert list(read_lines("-")) == ["a", "b"]
+
+
+def test_a_terminal_is_read_line_by_line():
+    master, terminal = pty.openpty()
+    with os.fdopen(terminal) as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", file)
+        blocks = read_blocks("-")
+        for line in ("one", "two"):
+            os.write(master, f"{line}\n".encode())
+            assert next(blocks) == [line]
+        os.write(master, b"\x04")
+        assert list(blocks) == []
+    os.close(master)
+
+
+def test_lines_that_are_not_utf8_can_be_noted(tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"\xef\xbb\xbffine\r\nb\xe9d\rsound \xef\xbf\xbd\n\xff")
+    lines = list(read_inputs([path, "typed \udce9\nwell", Path(path)]))
+    assert [line for line, _ in lines[:4]] == ["fine", "b\ufffdd", "sound \ufffd", "\ufffd"]
+    assert [bool(message) for _, message in lines] == [False, True, False, True, True, False, False, True, False, True]
+    assert lines[1][1].startswith(f"{path}:2: not UTF-8 (byte 0xe9 at column 2); ")
+    assert lines[4][1].startswith("sentence:1: not UTF-8")
+    path.write_bytes("h\u00e9".encode("utf-16"))
+    with pytest.raises(UserError, match="utf-16"):
+        list(read_inputs([path]))
 
 
 def test_types_fit_the_vocabulary(tmp_path):
@@ -321,11 +355,11 @@ def _wrong_type(folder):
 
 
 BREAK = {
-    "nothing finished": (lambda folder: (folder / "corpus.json").unlink(), r"no corpus\.json"),
+    "nothing finished": (lambda folder: (folder / "corpus.json").unlink(), r"corpus\.json: No such file"),
     "json cut": (_break_json, r"corpus\.json: truncated"),
-    "json of another kind": (_wrong_type, r"corpus\.json: truncated or not ours"),
+    "json of another kind": (_wrong_type, r"corpus\.json: truncated or not a corpus\.json"),
     "ids cut": (lambda folder: os.truncate(folder / "train.ids", 3), r"train\.ids: 3 bytes, not the"),
-    "ids missing": (lambda folder: (folder / "valid.ids").unlink(), r"valid\.ids: missing"),
+    "ids missing": (lambda folder: (folder / "valid.ids").unlink(), r"valid\.ids: No such file"),
     "other tokenizer": (_other_tokenizer, r"tokenizer\.json: 3 words, corpus\.json says"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json: No such file"),
 }
@@ -365,7 +399,7 @@ def test_words_can_be_kept_however_rare(tmp_path):
     (tmp_path / "train.txt").write_text("The dog saw the dog, the owl.\n" * 3 + "A skater swims.\n")
     (tmp_path / "valid.txt").write_text("the skater\n")
     found = prepare(
-        tmp_path, tmp_path / "out", profile="generic", punctuation=True, size=7, keep=["skater", "skaters", "swims"]
+        tmp_path, tmp_path / "out", profile="generic", punctuation=True, vocab_size=7, keep="skater skaters swims"
     )
     assert found.tokenizer.vocabulary == ["<unk>", "<eos>", "the", "dog", ".", "skater", "swims"]
     assert list(found.valid) == [2, 5, 1]

@@ -6,9 +6,11 @@ from dataclasses import asdict
 
 import pytest
 
+from onlstm.cli.text import page
 from onlstm.errors import UserError
+from onlstm.text.config import TextConfig
 from onlstm.text.corpus import prepare
-from onlstm.text.doctor import examine, render
+from onlstm.text.doctor import examine
 from onlstm.text.tokenizer import Tokenizer
 
 ANIMALS = ["cat", "dog", "cow", "hen", "pig", "owl"]
@@ -41,28 +43,28 @@ def test_figures(tmp_path):
 def test_counts_are_those_of_a_preparation(tmp_path):
     text(tmp_path, SENTENCES, "train.txt")
     text(tmp_path, ["The fox saw a zebra, no?"] * 4, "valid.txt")
-    found = examine(tmp_path, min_count=2)
-    corpus = prepare(tmp_path, tmp_path / "out", min_count=2)
-    splits = corpus.info["splits"].values()
-    assert found.words == sum(part["words"] for part in splits)
-    assert found.tokens == sum(part["tokens"] for part in splits)
+    found = examine(tmp_path, TextConfig(min_count=2))
+    corpus = prepare(tmp_path, tmp_path / "out", TextConfig(min_count=2))
+    splits = corpus.parts.values()
+    assert found.words == sum(part.words for part in splits)
+    assert found.tokens == sum(part.tokens for part in splits)
     assert found.vocabulary == len(corpus.tokenizer)
-    valid = corpus.info["splits"]["valid"]
-    assert found.held_out_unknown == pytest.approx(100 * valid["unknown"] / valid["words"])
+    valid = corpus.parts["valid"]
+    assert found.held_out_unknown == pytest.approx(100 * valid.unknown / valid.words)
     assert found.held_out == "valid.txt"
     assert set(found.missed) == {"a", "fox", "no", "zebra"}
 
 
 def test_with_the_tokenizer_of_a_run(tmp_path):
     tokenizer = Tokenizer.of_words(["the", "saw", "cat"], "ptb-en")
-    found = examine(text(tmp_path, ["The cat saw the dog."]), run_tokenizer=tokenizer)
+    found = examine(text(tmp_path, ["The cat saw the dog."]), tokenizer=tokenizer)
     assert (found.profile, found.reason, found.vocabulary) == ("ptb-en", "of the run", 5)
     assert found.unknown == pytest.approx(20)
     assert found.held_out_unknown is None
     assert found.sample == ((("The", True), ("cat", True), ("saw", True), ("the", True), ("dog", False)),)
     assert "20.0 % unknown words in this text" in problems(found)
     assert "too small" not in problems(found)
-    assert "The · cat · saw · the · [dog]" in render(found)
+    assert "The · cat · saw · the · [dog]" in "\n".join(page(found))
 
 
 COMPLAINTS = {
@@ -95,21 +97,21 @@ COMPLAINTS = {
 
 @pytest.mark.parametrize(("lines", "options", "problem"), COMPLAINTS.values(), ids=COMPLAINTS)
 def test_every_problem_is_found_and_answered(tmp_path, lines, options, problem):
-    found = examine(text(tmp_path, lines), **options)
+    found = examine(text(tmp_path, lines), TextConfig(**options))
     assert problem in problems(found)
     assert all(finding.remedy for finding in found.findings)
-    page = render(found)
-    assert problem in page
-    assert page.count("→") == len(found.findings)
+    shown = "\n".join(page(found))
+    assert problem in shown
+    assert shown.count("→") == len(found.findings)
     assert json.loads(json.dumps(asdict(found)))["words"] == found.words
 
 
 def test_a_good_text_gets_no_complaint(tmp_path):
     names = [f"{a}{b}" for a in ANIMALS for b in ANIMALS]
     lines = [f"The {a} saw {n % 97} of the {b} in village {n}." for n in range(10) for a in names for b in names]
-    found = examine(text(tmp_path, [*lines, "A rare zebra passed by."]), min_count=2)
+    found = examine(text(tmp_path, [*lines, "A rare zebra passed by."]), TextConfig(min_count=2))
     assert not found.findings
-    assert "Nothing to mend." in render(found)
+    assert "Nothing to fix." in "\n".join(page(found))
 
 
 def test_what_is_tokenised_may_have_unknown_words(tmp_path):
@@ -135,8 +137,8 @@ def test_broken_files_do_not_stop_it(tmp_path):
 def test_nothing_to_read(tmp_path):
     found = examine(tmp_path / "none.txt")
     assert found.words == 0
-    assert "no words at all" in render(found)
+    assert "no words at all" in "\n".join(page(found))
     with pytest.raises(UserError, match="name a file"):
         examine([])
     with pytest.raises(UserError, match="there are ptb-en"):
-        examine(text(tmp_path, SENTENCES), profile="english")
+        examine(text(tmp_path, SENTENCES), TextConfig(profile="english"))

@@ -22,7 +22,7 @@ from onlstm.lm import folder
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.paper.results import save, typed
-from onlstm.paper.training_result import Content, Epoch, Numbers, Text
+from onlstm.paper.training_result import Content, Epoch, Numbers, Split, Text
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
 from onlstm.text import corpus
@@ -158,9 +158,7 @@ def _corpus(request: Request, world: World, stack: ExitStack, say: Say) -> corpu
         try:
             stack.enter_context(_folder(request))
             if not request.resume:
-                how = asdict(request.recipe.text)
-                how |= {"size": how.pop("vocab_size"), "keep": how["keep"].split()}
-                corpus.prepare(request.sources, path, say=say, **how)
+                corpus.prepare(request.sources, path, request.recipe.text, say=say)
         except UserError as error:
             problem = error
     if world.from_first(str(problem or "")):
@@ -203,7 +201,7 @@ def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraini
             perplexity[split] = evaluate(model, ids).perplexity
     content = Content(
         recipe=request.recipe.settings(),
-        data=typed(Text, _described(data, training.about["sources"]), "corpus.json"),
+        data=_described(data, training.about["sources"]),
         parameters=sum(p.numel() for p in model.parameters()),
         processes=training.world.size,
         numbers=Numbers(
@@ -220,8 +218,10 @@ def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraini
     return Trained(content=content, record=record)
 
 
-def _described(data: corpus.Corpus, sources: Sequence[str]) -> dict[str, Any]:
-    return {"name": ", ".join(Path(source).name for source in sources), **data.info, **data.info["splits"]}
+def _described(data: corpus.Corpus, sources: Sequence[str]) -> Text:
+    name, tokenizer = ", ".join(Path(source).name for source in sources), data.tokenizer
+    parts = {split: Split(**asdict(part)) for split, part in data.parts.items()}
+    return Text(name=name, profile=tokenizer.profile, vocabulary=len(tokenizer), **parts)
 
 
 def _curve(log: Path) -> list[Epoch]:

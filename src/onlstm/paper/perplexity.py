@@ -71,7 +71,7 @@ def run(
     paths = _files(sources, split)
     if paths != sources:
         say(f"{split}: {', '.join(map(str, paths))}")
-    ids, _ = corpus.encode_text(model.tokenizer, paths)
+    ids = corpus.encode_text(model.tokenizer, paths)
     plain = evaluate(model, ids, batch=batch, compat=compat)
     with_cache = with_dynamic = None
     if cache:
@@ -110,7 +110,7 @@ def _files(sources: Sequence[str], split: str) -> Sequence[str | Path]:
 def _validation(folder: Path, model: LanguageModel, valid: str | None) -> np.ndarray:
     """Return the ids to tune on."""
     if valid:
-        return corpus.encode_text(model.tokenizer, valid)[0]
+        return corpus.encode_text(model.tokenizer, valid)
     if not (folder / "corpus" / "corpus.json").exists():
         raise UserError(f"{folder} has no validation text with it; name some with --valid")
     return corpus.load(folder / "corpus").valid

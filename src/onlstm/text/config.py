@@ -22,4 +22,4 @@ class TextConfig:
     """Words, separated by spaces, to keep however rare they are."""
 
     def __post_init__(self) -> None:
-        at_least(self, "text.", min_count=1, **({} if self.vocab_size is None else {"vocab_size": 2}))
+        at_least(self, "text.", min_count=1, **({} if self.vocab_size is None else {"vocab_size": 3}))

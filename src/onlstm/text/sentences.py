@@ -1,9 +1,9 @@
-"""Running text to sentences, one a line, as training and parsing want them.
+"""Running text to sentences, one per line, as training and parsing expect them.
 
-A sentence ends at . ! ? … and their kin, closing quotes and brackets included, if a blank and something that can begin
-a sentence follow: a capital, a digit, a letter of a script without capitals. It does not end after an abbreviation, an
-initial, or a word with periods inside; and it always ends with its line. Marks of
-other scripts (。！？।) need no blank.
+A sentence ends at . ! ? … and similar marks, with closing quotes and brackets, if whitespace and something that can
+begin a sentence follow: a capital, a digit, a letter of a script without capitals. It does not end after an
+abbreviation, an initial, or a word with periods inside, and it always ends with its line. Marks of other scripts
+(。！？।) need no whitespace.
 """
 
 import re
@@ -19,22 +19,12 @@ _HEADING = re.compile(r"=.*=")
 _END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*\s+|[。！？।॥]+[”’」』)\]]*\s*)")
 _BEGIN = re.compile(r"[\"'“‘«¿¡(\[]*\s?(?:<unk>|.)")
 _BEFORE_NUMBERS = {"no", "nos", "jan", "feb", "apr", "aug", "sept", "oct", "nov", "dec", "p", "pp", "vol", "fig"}
-_NEVER_LAST = frozenset(ABBREVIATIONS.split("|")) - _BEFORE_NUMBERS | {
-    "vs",
-    "cf",
-    "e.g",
-    "i.e",
-    "lit",
-    "ca",
-    "approx",
-    "ste",
-    "op",
-    "ed",
-}
+_ALSO_NEVER_LAST = {"vs", "cf", "e.g", "i.e", "lit", "ca", "approx", "ste", "op", "ed"}
+_NEVER_LAST = frozenset(ABBREVIATIONS.split("|")) - _BEFORE_NUMBERS | _ALSO_NEVER_LAST
 
 
 def sentences(line: str) -> list[str]:
-    """Return the sentences of a line; of a WikiText heading, none.
+    """Return the sentences of a line; none for a WikiText heading.
 
     >>> sentences("Dr. J. Smith came at 5 p.m. to St. Louis. “Why?” he asked. No. 7 was gone!")
     ['Dr. J. Smith came at 5 p.m. to St. Louis.', '“Why?” he asked.', 'No. 7 was gone!']
@@ -44,27 +34,27 @@ def sentences(line: str) -> list[str]:
     line = joined(line)
     if _HEADING.fullmatch(line):
         return []
-    found, start = [], 0
+    split, start = [], 0
     for end in _END.finditer(line):
         if _ends(line[start : end.start()], end[0], line[end.end() :]):
-            found.append(line[start : end.end()].strip())
+            split.append(line[start : end.end()].strip())
             start = end.end()
-    return [*found, *filter(None, [line[start:].strip()])]
+    return [sentence for sentence in (*split, line[start:].strip()) if sentence]
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Yield as one line what stands between empty ones.
+    """Yield each paragraph, ended by an empty line, as one line.
 
     >>> list(paragraphs(["It was", "late.", "", "", "He slept."]))
     ['It was late.', 'He slept.']
     """
-    for filled, some in groupby(lines, lambda line: bool(line.strip())):
+    for filled, paragraph in groupby(lines, lambda line: bool(line.strip())):
         if filled:
-            yield " ".join(some)
+            yield " ".join(paragraph)
 
 
 def joined(line: str) -> str:
-    """Return a line without the marks of tokenised text: @-@ inside words, blanks around punctuation.
+    """Return a line without the marks of tokenised text: @-@ inside words, spaces around punctuation.
 
     >>> joined(" it cost $ 1 @,@ 000 , he said . ")
     'it cost $ 1,000, he said.'
@@ -73,7 +63,7 @@ def joined(line: str) -> str:
 
 
 def _ends(before: str, mark: str, after: str) -> bool:
-    """Tell whether a sentence ends between these; `mark` is what may end it, its blanks included."""
+    """Return whether a sentence ends at `mark`, which includes the whitespace that follows."""
     first = _BEGIN.match(after)
     if not first:
         return not after
