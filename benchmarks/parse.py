@@ -32,10 +32,11 @@ import torch
 from onlstm import files
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
+from onlstm.paper.parsing.alignment import aligned
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from onlstm.trees import Tree, tree_from_distances
-from onlstm.trees.treebank import MAPPINGS, read_treebank
+from onlstm.trees.treebank import read_treebank
 from twins import twins
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,7 +50,7 @@ def sentences() -> list[list[str]]:
     """Return the words of the WSJ sample as a language model reads them."""
     if not WSJ.is_file():
         sys.exit(f"{WSJ}: not there; the benchmark parses its sentences")
-    return [[MAPPINGS["aligned"](word) for word in tree.words] for tree in read_treebank(WSJ).trees]
+    return [[aligned(word) for word in tree.words] for tree in read_treebank(WSJ).trees]
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """`onlstm evaluate` on a small treebank: what is read, what stood in the training text, what is printed."""
 
 import json
+import lzma
 import math
 import re
 from pathlib import Path
@@ -12,8 +13,9 @@ from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.paper import report
-from onlstm.paper.parsing.evaluate import Request, run
-from onlstm.paper.parsing.sentences import overlap, readings
+from onlstm.paper.parsing.alignment import aligned, original, overlap, readings
+from onlstm.paper.parsing.evaluate import run
+from onlstm.paper.parsing.request import Request
 from onlstm.parser import Parser
 from onlstm.text import corpus
 from onlstm.text.tokenizer import Tokenizer
@@ -51,11 +53,16 @@ def make_run(folder: Path, seed=0, rnn="onlstm", spread=2.25, **options):
     return folder
 
 
+def test_mappings():
+    words = ["The", "75.3", "1,000", r"1\/2", "%", "mid-1980s", "10:30", "-", "$", "U.S."]
+    assert " ".join(map(original, words)) == r"the N.N N,N N\/N % mid-Ns N:N - $ u.s."
+    assert " ".join(map(aligned, words)) == "the N N N N mid-1980s N - $ u.s."
+
+
 def test_aligned_reads_numbers_and_signs_but_scores_words(tmp_path, bank):
     model = LanguageModel.load(make_run(tmp_path / "run"))
     gold = read_treebank(bank, profile="ptb")
-    wide = read_treebank(bank, profile="ptb-wide")
-    first = readings(gold, model, "aligned", wide)[0]
+    first = readings(gold, model)[0]
     assert first.words == ["the", "old", "cat", "paid", "$", "N", "N"]
     assert [first.words[i] for i in first.kept] == ["the", "old", "cat", "paid", "N", "N"]
     assert first.gold.words == ("The", "old", "cat", "paid", "75.3", "%")
@@ -73,12 +80,12 @@ def test_other_models_read_words_as_their_own_text_has_them(bank):
 def test_overlap_counts_exact_lines(tmp_path, bank):
     folder = make_run(tmp_path / "run")
     model = LanguageModel.load(folder)
-    gold, wide = read_treebank(bank, profile="ptb"), read_treebank(bank, profile="ptb-wide")
-    seen, unknown = overlap(folder, model, readings(gold, model, "aligned", wide))
+    gold = read_treebank(bank, profile="ptb")
+    seen, unknown = overlap(folder, model, readings(gold, model))
     assert seen == 25.0  # the first of four; "dogs saw the cat" is only the beginning of a line
     assert unknown == pytest.approx(100 * 2 / 30)  # oh, dear
     assert overlap(folder, model, readings(gold, model, "original"))[0] == 0
-    assert overlap(tmp_path, model, readings(gold, model, "aligned", wide))[0] is None
+    assert overlap(tmp_path, model, readings(gold, model))[0] is None
 
 
 def test_json_keys_and_values(tmp_path, bank):
@@ -99,7 +106,7 @@ def test_json_keys_and_values(tmp_path, bank):
     assert "model folder" in found["headline"]["chosen"]
     assert found["best"]["chosen"] == "selected on test labels"
     gold, model = read_treebank(bank, profile="ptb"), LanguageModel.load(folder)
-    reads = readings(gold, model, "aligned", read_treebank(bank, profile="ptb-wide"))
+    reads = readings(gold, model)
     row = next(r for r in found["rows"] if (r["layer"], r["decoder"], r["rule"]) == (1, "paper", "kim2019"))
     assert row["n"] == 4
     plain = [r for r in reads if len(r.words) == len(r.kept)]
@@ -119,69 +126,67 @@ def test_sentences_of_unknown_words_are_not_seen(tmp_path):
     path = tmp_path / "spanish.mrg"
     path.write_text("( (S (NN soy) (NN marino)) )\n( (S (DT the) (NN owl) (VBD slept)) )\n")
     found = run(Request(runs=[folder], treebank=path))
-    assert found["treebank"]["seen_share"] == 50
+    assert found.treebank.seen_share == 50
 
 
 def test_layers_and_the_headline(tmp_path, bank):
     folder = make_run(tmp_path / "run")
-    once = run(Request(runs=[folder], treebank=bank, layers=["2", "middle", "2"], decoders=["paper", "paper"]))
-    assert [row["runs"] for row in once["rows"] if row["system"] == "onlstm"] == [1, 1]
+    once = run(Request(runs=[folder], treebank=bank, layers=["2", "middle", "2"], decoder=("paper", "paper")))
+    assert [row.runs for row in once.rows if row.system == "onlstm"] == [1, 1]
     one = run(Request(runs=[folder], treebank=bank, layers=["1"], gates="input"))
-    assert (one["headline"]["layer"], one["headline"]["chosen"]) == (1, "the layer that was asked for")
-    assert one["gates"] == "input"
-    assert run(Request(runs=[folder], treebank=bank, layers=["1", "3"]))["headline"] is None
-    agreed = run(Request(runs=[folder], treebank=bank, decoders=["vote"]))
-    assert [row["decoder"] for row in agreed["rows"] if row["system"] == "onlstm"] == ["vote", "vote"]
-    assert agreed["headline"]["layer"] == (1, 2, 3)
+    assert (one.headline.layer, one.headline.chosen) == (1, "the layer that was asked for")
+    assert one.gates == "input"
+    assert run(Request(runs=[folder], treebank=bank, layers=["1", "3"])).headline is None
+    agreed = run(Request(runs=[folder], treebank=bank, decoder=("vote",)))
+    assert [row.decoder for row in agreed.rows if row.system == "onlstm"] == ["vote", "vote"]
+    assert agreed.headline.layer == (1, 2, 3)
 
 
 def test_punctuation_is_read_and_scored_by_the_rule_that_keeps_it(tmp_path, bank):
-    found = run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, rules=["punct", "on-lstm"]))
-    depth = {row["rule"]: row["depth"] for row in found["rows"] if (row["system"], row["subset"]) == ("left", "all")}
+    found = run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, rule=["punct", "on-lstm"]))
+    depth = {row.rule: row.depth for row in found.rows if (row.system, row.subset) == ("left", "all")}
     assert depth["punct"] > depth["on-lstm"]
-    assert found["treebank"]["words"] == 29
+    assert found.treebank.words == 29
 
 
 def test_several_runs_get_mean_and_vote(tmp_path, bank):
     runs = [make_run(tmp_path / f"run{seed}", seed) for seed in range(3)]
-    found = run(Request(runs=runs, treebank=bank, decoders=["paper"]))
-    rows = [row for row in found["rows"] if row["layer"] == 2 and row["subset"] == "all"]
-    assert [(row["system"], row["runs"]) for row in rows if row["system"] != "untrained"] == [
+    found = run(Request(runs=runs, treebank=bank, decoder=("paper",)))
+    rows = [row for row in found.rows if row.layer == 2 and row.subset == "all"]
+    assert [(row.system, row.runs) for row in rows if row.system != "untrained"] == [
         *[("onlstm", 1)] * 3,
         ("onlstm", 3),
         ("vote", 1),
     ]
-    assert rows[3]["f1"] == pytest.approx(sum(row["f1"] for row in rows[:3]) / 3)
-    assert found["headline"]["run"] is None
-    assert found["headline"]["f1"] == rows[3]["f1"]
+    assert rows[3].f1 == pytest.approx(sum(row.f1 for row in rows[:3]) / 3)
+    assert found.headline.run is None
+    assert found.headline.f1 == rows[3].f1
 
 
 def test_the_headline_can_be_chosen_on_other_files(tmp_path, bank):
     other = tmp_path / "dev.mrg"
     other.write_text(TREEBANK.replace("(NN dog)", "(NN owl)").replace("Dogs", "Owls"))
     found = run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, dev=other))
-    assert found["headline"]["chosen"].startswith(f"best on {other}, 2 sentences left out")
+    assert found.headline.chosen.startswith(f"best on {other}, 2 sentences left out")
     lines = other.read_text().splitlines()
     (tmp_path / "kept.mrg").write_text("\n".join([lines[2], *lines[4:6]]))
     dev = run(Request(runs=[tmp_path / "run"], treebank=tmp_path / "kept.mrg"))
-    best = max(
-        (row for row in dev["rows"] if row["system"] == "onlstm" and row["subset"] == "all"), key=lambda r: r["f1"]
-    )
-    assert (found["headline"]["layer"], found["headline"]["decoder"]) == (best["layer"], best["decoder"])
+    best = max((row for row in dev.rows if row.system == "onlstm" and row.subset == "all"), key=lambda r: r.f1)
+    assert (found.headline.layer, found.headline.decoder) == (best.layer, best.decoder)
 
 
 def test_a_dead_model_is_not_taken_for_a_parser(tmp_path, bank):
     done = onlstm("evaluate", make_run(tmp_path / "run", spread=0), bank)
-    assert "Beware: 5 % or more of the distances of onlstm layer 1, onlstm layer 2, onlstm layer 3 are tied" in done.out
-    line = next(line for line in done.out.splitlines() if line.startswith("onlstm  "))
-    assert line.split()[-2:] == ["100.0%", "100.0"]
+    lines = [line for line in done.out.splitlines() if line.startswith("ON-LSTM  ") and " vote " not in line]
+    assert len(lines) == 6
+    assert all("100.0     100.0" in line and line.endswith("ties: no parser") for line in lines)
 
 
 def test_lstm_runs_parse_with_their_own_gates(tmp_path, bank):
     lstm = make_run(tmp_path / "lstm", rnn="lstm")
     found = run(Request(runs=[lstm], treebank=bank, gates="lstm"))
-    assert {"lstm-gates", "untrained"} <= {row["system"] for row in found["rows"]}
-    assert found["rows"] == run(Request(runs=[lstm], treebank=bank))["rows"]
+    assert {"lstm-gates", "untrained"} <= {row.system for row in found.rows}
+    assert found.rows == run(Request(runs=[lstm], treebank=bank)).rows
     with pytest.raises(UserError, match="only for models with LSTM layers"):
         run(Request(runs=[make_run(tmp_path / "run")], treebank=bank, gates="lstm"))
 
@@ -193,15 +198,15 @@ def test_anybodys_trees(tmp_path, bank):
     assert lines[0] == "The old cat paid 75.3 %"
     trees.write_text("".join(f"({line})\n" for line in lines))  # flat
     found = run(Request(runs=[], treebank=bank, trees=trees))
-    row = next(row for row in found["rows"] if row["system"] == "trees")
-    assert (row["f1"], row["recall"]) == (0, 0)
-    assert found["headline"] is None
+    row = next(row for row in found.rows if row.system == "trees")
+    assert (row.f1, row.recall) == (0, 0)
+    assert found.headline is None
     spans = [{"words": line.split(), "spans": [[0, 2]]} for line in lines]
     trees.write_text("".join(json.dumps(each) + "\n" for each in spans))
     found = run(Request(runs=[], treebank=bank, trees=trees))
-    row = next(row for row in found["rows"] if row["system"] == "trees")
-    assert 0 < row["recall"] < 100
-    assert math.isfinite(row["f1"])
+    row = next(row for row in found.rows if row.system == "trees")
+    assert 0 < row.recall < 100
+    assert math.isfinite(row.f1)
     printed = onlstm("evaluate", bank, "--trees", trees, "--rule", "all")
     assert printed.code == 0
     assert "Rule punct is left out" in printed.err
@@ -233,7 +238,7 @@ def test_mistakes_get_one_line(tmp_path, bank):
         ([folder, bank, "--words", tmp_path / "none" / "x"], "--words"),
         ([bank, "--trees", short], "1 trees for 4 sentences"),
         ([bank, "--trees", wrong], "tree 1 has 2 words, but the sentence at bank.mrg:2 has 6"),
-        ([bank, "--trees", broken], "broken.jsonl:2: not a line of"),
+        ([bank, "--trees", broken], "broken.jsonl:2: no key 'spans' in the JSON of a tree"),
     ):
         printed = onlstm("evaluate", *arguments)
         assert message in printed.err.splitlines()[-1]
@@ -277,7 +282,7 @@ def test_the_result_is_kept_for_the_page(tmp_path, bank):
 
 def test_of_several_runs_the_mean_is_kept(tmp_path, bank):
     runs = [make_run(tmp_path / f"run{seed}", seed) for seed in range(3)]
-    found = run(Request(runs=runs, treebank=bank, decoders=["paper"], out=tmp_path / "kept.json"))
+    found = run(Request(runs=runs, treebank=bank, decoder=("paper",), out=tmp_path / "kept.json"))
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert [each["name"] for each in kept["runs"]] == ["run0", "run1", "run2"]
     ours = [row for row in kept["rows"] if row["system"] in ("onlstm", "vote")]
@@ -285,14 +290,31 @@ def test_of_several_runs_the_mean_is_kept(tmp_path, bank):
         (system, layer, count) for system, count in (("onlstm", 3), ("vote", 1)) for layer in (1, 2, 3)
     }
     assert len(ours) == 6
-    mean = next(row for row in found["rows"] if row["runs"] == 3 and row["layer"] == 2 and row["subset"] == "all")
+    mean = next(row for row in found.rows if row.runs == 3 and row.layer == 2 and row.subset == "all")
     row = next(row for row in ours if (row["system"], row["layer"]) == ("onlstm", 2))
-    assert (row["f1"], row["deviation"], row["max"]) == pytest.approx(
-        (mean["f1"], mean["deviation"], mean["max"]), abs=1e-4
-    )
+    assert (row["f1"], row["deviation"], row["max"]) == pytest.approx((mean.f1, mean.deviation, mean.max), abs=1e-4)
 
 
 def test_a_bad_out_is_refused_before_the_work(tmp_path, bank):
-    for out in (tmp_path, tmp_path / "nowhere" / "bank.json"):
-        with pytest.raises(UserError, match=f"--out {out}: .*name a file in a folder that is there"):
-            run(Request(runs=[tmp_path / "none"], treebank=bank, out=out))
+    for out in (tmp_path, tmp_path / "nowhere" / "bank.json", bank):
+        done = onlstm("evaluate", tmp_path / "none", bank, "--out", out)
+        assert (done.code, done.err.startswith(f"onlstm: --out {out}: ")) == (2, True)
+
+
+@pytest.mark.data
+def test_aligned_words_are_lines_of_the_language_modelling_text(shared):
+    data = shared / "data"
+    with lzma.open(data / "ptb-lm" / "ptb.train.txt.xz", "rt") as file:
+        lines = {tuple(line.split()) for line in file}
+    vocabulary = {word for line in lines for word in line}
+    wide = read_treebank(data / "wsj-sample" / "wsj-sample-ldc-layout.zip", profile="ptb-wide")
+    assert sum(len(tree.words) for tree in wide.trees) == 54791
+    found = {
+        name: sum(
+            tuple(key if key in vocabulary else "<unk>" for key in map(mapping, tree.words)) in lines
+            for tree in wide.trees
+        )
+        for name, mapping in {"aligned": aligned, "original": original}.items()
+    }
+    assert found["aligned"] == 2559
+    assert found["original"] == 2124

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from helpers import random_model
+from onlstm.paper.parsing.alignment import Reading
 from onlstm.paper.parsing.rows import Forest, baselines, forests, rows, untrained, votes
-from onlstm.paper.parsing.sentences import Reading
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees import Tree, vote

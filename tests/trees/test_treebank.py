@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import lzma
 import sys
 import tarfile
 import zipfile
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from onlstm.errors import UserError
 from onlstm.trees import Node, TreebankError
-from onlstm.trees.treebank import MAPPINGS, aligned, load_profile, original, read_treebank
+from onlstm.trees.treebank import load_profile, read_treebank
 from onlstm.trees.treebank.brackets import Defect, read_text
 
 OWL = """
@@ -264,25 +263,6 @@ def test_depth_needs_no_recursion():
     assert len(sentence.tree.nodes) == deep
 
 
-def test_mappings():
-    words = ["The", "75.3", "1,000", r"1\/2", "%", "mid-1980s", "10:30", "-", "$", "U.S."]
-    assert [original(word) for word in words] == [
-        r"the",
-        r"N.N",
-        r"N,N",
-        r"N\/N",
-        r"%",
-        r"mid-Ns",
-        r"N:N",
-        r"-",
-        r"$",
-        r"u.s.",
-    ]
-    assert [aligned(word) for word in words] == ["the", "N", "N", "N", "N", "mid-1980s", "N", "-", "$", "u.s."]
-    assert MAPPINGS["original"] is original
-    assert MAPPINGS["aligned"] is aligned
-
-
 def test_mistakes(tmp_path):
     path = tmp_path / "a.mrg"
     path.write_text(OWL)
@@ -319,21 +299,3 @@ def test_the_sample_has_the_counts_of_its_readme(data):
     assert (len(short.trees), dict(short.skipped)) == (360, {"more than 10 words": 2199})
     tokens = read_treebank(nltk, punctuation=True)
     assert sum(len(tree.words) for tree in tokens.trees) == 61879
-
-
-@pytest.mark.data
-def test_aligned_words_are_lines_of_the_language_modelling_text(data):
-    with lzma.open(data / "ptb-lm" / "ptb.train.txt.xz", "rt") as file:
-        lines = {tuple(line.split()) for line in file}
-    vocabulary = {word for line in lines for word in line}
-    wide = read_treebank(data / "wsj-sample" / "wsj-sample-ldc-layout.zip", profile="ptb-wide")
-    assert sum(len(tree.words) for tree in wide.trees) == 54791
-    found = {
-        name: sum(
-            tuple(key if key in vocabulary else "<unk>" for key in map(mapping, tree.words)) in lines
-            for tree in wide.trees
-        )
-        for name, mapping in MAPPINGS.items()
-    }
-    assert found["aligned"] == 2559
-    assert found["original"] == 2124

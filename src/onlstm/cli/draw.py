@@ -159,12 +159,9 @@ def _treebank(name: str, profile: str, model: "LanguageModel | None") -> Iterato
     if not model:
         yield from (_Sentence(text=" ".join(tree.words), tree=tree) for tree in bank.trees)
         return
-    from onlstm.paper.parsing.evaluate import WIDER
-    from onlstm.paper.parsing.sentences import is_penn, readings
+    from onlstm.paper.parsing.alignment import readings
 
-    wider = WIDER.get(bank.profile.name) if is_penn(model) else None
-    wide = read_treebank(name, profile=wider) if wider else None
-    for tree, words, positions in readings(bank, model, "aligned", wide):
+    for tree, words, positions in readings(bank, model):
         yield _Sentence(text=" ".join(tree.words), gold=tree, words=list(words), positions=positions)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onlstm import draw
 from onlstm.lm.model import LanguageModel
-from onlstm.paper.parsing.rows import Row as ParsingRow
+from onlstm.paper.parsing.content import Row as ParsingRow
 from onlstm.paper.tables import Table, number
 from onlstm.parser import Parser
 from onlstm.trees.decode import Decoder

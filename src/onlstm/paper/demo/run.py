@@ -24,8 +24,8 @@ from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.paper.demo.grammar import Grammar
 from onlstm.paper.demo.page import DECODER, LAYER, RULE, Demo, page, table
+from onlstm.paper.parsing.alignment import Reading
 from onlstm.paper.parsing.rows import Forest, baselines, forests, rows, untrained
-from onlstm.paper.parsing.sentences import Reading
 from onlstm.paper.tables import Table
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe

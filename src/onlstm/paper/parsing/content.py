@@ -1,12 +1,17 @@
-"""The content of a parsing result: what `onlstm evaluate --out` writes and the pages read. No torch here."""
+"""What an evaluation finds, in typed rows: for `onlstm evaluate`, its result file and the pages. No torch here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from onlstm.paper.results import Model
 
 Layers = int | tuple[int, ...] | None
 """The layer whose distances make trees; several: their average or vote; None: no distances."""
+
+MODELS = ("onlstm", "lstm-gates", "vote")
+"""Systems that are trained models, and neither baselines nor others' trees."""
+LABELS = ("ADJP", "NP", "PP", "INTJ")
+"""Of the paper's table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +43,60 @@ class Choice:
     decoder: str | None = None
     rule: str
     f1: float | None = None
-    runs: int = 1
     chosen: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline(Choice):
+    """The row to report, its layer and decoder chosen without the labels it is scored by."""
+
+    runs: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """The score of one system by one rule; of several runs or seeds, their mean with the details of the best one."""
+
+    system: str
+    """onlstm, lstm-gates, untrained, vote, trees, left, right, balanced, random, oracle."""
+    run: str | None = None
+    layer: Layers = None
+    decoder: str | None = None
+    rule: str
+    f1: float | None = None
+    deviation: float | None = None
+    """Of the runs' F1, n - 1 in the denominator."""
+    max: float | None = None
+    runs: int = 1
+    ci95: tuple[float, float] | None = None
+    """Bootstrap over sentences; None for a mean."""
+    n: int
+    """Sentences scored."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Sentences that the rule does not score, by reason."""
+    depth: float | None = None
+    ties: float | None = None
+    f1_to_right: float | None = None
+    """F1 of the trees against right-branching ones: 100 is no parser at all."""
+    tags: Mapping[str, tuple[int, int]]
+    """Constituents found and to be found, by label."""
+
+    @property
+    def key(self) -> tuple[str, str, Layers, str | None]:
+        """What rows of different runs and subsets have in common."""
+        return self.rule, self.system, self.layer, self.decoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Score):
+    """A score on some of the sentences."""
+
+    subset: str
+    """"all" or "len<=10", in words."""
+    precision: float | None = None
+    recall: float | None = None
+    by_length: Sequence[tuple[int, int, float, int]] = ()
+    """(shortest, longest, F1, sentences) of sentences by length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,41 +110,53 @@ class Short:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableRow:
-    """The score of one system by one rule; of several runs or seeds, their mean with the best one's tags."""
+class TableRow(Score):
+    """A score on all sentences, and on the short ones."""
 
-    system: str
-    run: str | None = None
-    layer: Layers = None
-    decoder: str | None = None
-    rule: str
-    f1: float | None = None
-    deviation: float | None = None
-    max: float | None = None
-    runs: int = 1
-    ci95: tuple[float, float] | None = None
-    n: int
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    depth: float | None = None
-    ties: float | None = None
-    f1_to_right: float | None = None
-    tags: Mapping[str, tuple[int, int]]
-    """Constituents found and to be found, by label."""
     short: Short
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
-    """All that one evaluation found."""
-
+class _Findings:
     treebank: TreebankFacts
     mapping: str
     gates: str = "forget"
-    headline: Choice | None = None
-    """Chosen without the labels it is scored by."""
+    headline: Headline | None = None
     best: Choice | None = None
     """The highest of the models' rows: selected on test labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(_Findings):
+    """What `onlstm evaluate --json` prints."""
+
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content(_Findings):
+    """What a result file has: rows for tables, of several runs the mean alone."""
+
     rows: Sequence[TableRow]
     runs: Sequence[Model]
     rules: Mapping[str, str]
     """What each rule counts."""
+
+
+def paired(rows: Sequence[Row]) -> list[TableRow]:
+    """Return the rows of a table: those of all sentences, each with the F1 of the short ones."""
+    short = {(row.key, row.run): row for row in rows if row.subset != "all"}
+    pairs = [(row, short[row.key, row.run]) for row in rows if row.subset == "all"]
+    return [
+        TableRow(
+            **{field.name: getattr(row, field.name) for field in fields(Score)},
+            short=Short(n=few.n, f1=few.f1, deviation=few.deviation, max=few.max),
+        )
+        for row, few in pairs
+    ]
+
+
+def table_labels(tags: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return the labels of the paper's table; if the treebank has not most of them, its four most frequent ones."""
+    paper = [label for label in LABELS if label in tags]
+    return paper if len(paper) > 2 else sorted(tags, key=lambda label: -tags[label][1])[:4]

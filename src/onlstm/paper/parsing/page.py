@@ -1,10 +1,21 @@
 """Unsupervised parsing on the pages: the paper's Table 2 with ours beside it, then every treebank and rule."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
 
-from onlstm.paper.parsing.content import Choice, Content, Short, TableRow
+from onlstm.paper.parsing.content import LABELS, MODELS, Content, TableRow
+from onlstm.paper.parsing.table import (
+    f1_cell,
+    facts,
+    headline,
+    is_headline,
+    joined,
+    layer_cell,
+    recall_cell,
+    system_cell,
+    table,
+)
 from onlstm.paper.published import published
 from onlstm.paper.results import Result
 from onlstm.paper.sections import Section
@@ -28,10 +39,6 @@ PUBLISHED = {
     "parsing": "WSJ10 and WSJ are what `--split wsj10` and `--split test` read of the full treebank.",
     "wsj-sample": "On all of NLTK's sample of the WSJ: trivial trees, and parses that the paper's authors released.",
 }
-_SYSTEMS = {"onlstm": "ON-LSTM", "lstm-gates": "LSTM gates", "left": "left-branching", "right": "right-branching"}
-_MODELS = ("onlstm", "lstm-gates", "vote")
-_LABELS = ("ADJP", "NP", "PP", "INTJ")
-_DEAD = 5  # % of tied distances
 Results = Sequence[Result[Content]]
 
 
@@ -56,13 +63,11 @@ def details(results: Results) -> list[str]:
         blocks.append(f"### {name}")
         for result in group:
             content = result.content
-            blocks += [f"#### {result.file}", _text(content), *models(content.runs)]
-            if row := content.headline:
-                how = f"{_system(row)}, layer {_layer(row)}, `{row.decoder}`"
-                blocks.append(f"Headline: {how}, F1 {number(row.f1)} by rule *{row.rule}*. Chosen: {row.chosen}.")
+            blocks += [f"#### {result.file}", facts(content), *models(content.runs)]
+            blocks += [headline(content.headline)] if content.headline else []
             for rule, about in content.rules.items():
                 if rows := [row for row in content.rows if row.rule == rule]:
-                    blocks += [f"Rule *{rule}*: {about}.", _scores(rows, content.headline).markdown()]
+                    blocks += [f"Rule *{rule}*: {about}.", table(rows, content.headline).markdown()]
     return blocks
 
 
@@ -75,10 +80,10 @@ def _quoted() -> Table:
     rows = []
     for row in published("parsing"):
         if row.source == "Shen et al. 2019, Table 2":
-            ten, ten_max, wsj, wsj_max, *rest = row.cells("WSJ10", "WSJ10 max", "WSJ", "WSJ max", "depth", *_LABELS)
-            f1 = [_joined(part for part in pair if part != NONE) for pair in ((ten, ten_max), (wsj, wsj_max))]
+            ten, ten_max, wsj, wsj_max, *rest = row.cells("WSJ10", "WSJ10 max", "WSJ", "WSJ max", "depth", *LABELS)
+            f1 = [joined(part for part in pair if part != NONE) for pair in ((ten, ten_max), (wsj, wsj_max))]
             rows.append([row.row, *(cell or NONE for cell in f1), *rest])
-    return Table(head=["published", "WSJ10", "WSJ", "depth", *_LABELS], rows=rows)
+    return Table(head=["published", "WSJ10", "WSJ", "depth", *LABELS], rows=rows)
 
 
 def _table2(results: Results) -> list[str]:
@@ -90,21 +95,21 @@ def _table2(results: Results) -> list[str]:
         rule = chosen.rule if chosen else next(iter(content.rules))
         rows = [row for row in content.rows if row.rule == rule]
         for row in rows:
-            same = chosen and row.decoder == chosen.decoder and row.system in _MODELS
+            same = chosen and row.decoder == chosen.decoder and row.system in MODELS
             if chosen and same and (row.system == "onlstm" or row.layer == chosen.layer):
                 lines.append(_line(row, result.file, number(content.treebank.seen_share)))
         baselines = baselines or [_line(row, NONE, NONE) for row in rows if row.layer is None]
     bank = results[0].content.treebank
     size = f"{bank.sentences:,} sentences, {rows[0].short.n:,} of at most 10 words"
-    head = ["result", "model", "layer", "≤10 words", "all", "seen %", "depth", *_LABELS]
+    head = ["result", "model", "layer", "≤10 words", "all", "seen %", "depth", *LABELS]
     caption = f"{_treebank(results[0])}, {size}, by the rule {rule}:"
     return [caption, Table(head=head, rows=[*lines, *baselines]).markdown()]
 
 
 def _line(row: TableRow, name: str, seen: str) -> list[str]:
     run = f": {PurePath(row.run).name}" if row.run and row.system != "vote" else ""
-    cells = [name, _system(row) + run, _layer(row), _f1(row.short), _f1(row), seen, number(row.depth)]
-    return [*cells, *(_recall(row, label) for label in _LABELS)]
+    cells = [name, system_cell(row) + run, layer_cell(row), f1_cell(row.short), f1_cell(row), seen, number(row.depth)]
+    return [*cells, *(recall_cell(row, label) for label in LABELS)]
 
 
 def _headlines(results: Results) -> Table:
@@ -113,9 +118,9 @@ def _headlines(results: Results) -> Table:
     for result in results:
         content, bank = result.content, result.content.treebank
         for row in _chosen(content):
-            line = [_treebank(result), f"{bank.sentences:,}", result.file, str(row.runs), row.rule, _layer(row)]
+            line = [_treebank(result), f"{bank.sentences:,}", result.file, str(row.runs), row.rule, layer_cell(row)]
             baselines = [_baseline(content, row.rule, system) for system in ("right", "random", "oracle")]
-            lines.append([*line, row.decoder or NONE, _f1(row), *baselines, number(bank.seen_share)])
+            lines.append([*line, row.decoder or NONE, f1_cell(row), *baselines, number(bank.seen_share)])
     return Table(head=[*head, "oracle", "seen %"], rows=lines)
 
 
@@ -123,7 +128,7 @@ def _by_rule(results: Results) -> Table:
     """Return the headlines' rows by rule, with trivial trees and the oracle of the first result."""
     lines = []
     for rule, about in {rule: about for result in results for rule, about in result.content.rules.items()}.items():
-        f1 = [next(map(_f1, _chosen(result.content, rule)), NONE) for result in results]
+        f1 = [next(map(f1_cell, _chosen(result.content, rule)), NONE) for result in results]
         baselines = [_baseline(results[0].content, rule, system) for system in ("right", "oracle")]
         lines.append([rule, *f1, *baselines, about])
     return Table(head=["rule", *(r.file for r in results), "right-branching", "oracle", "what it counts"], rows=lines)
@@ -132,85 +137,12 @@ def _by_rule(results: Results) -> Table:
 def _chosen(content: Content, rule: str = "") -> Iterator[TableRow]:
     """Yield the headline's row, under its own rule or another."""
     for row in content.rows:
-        if content.headline and _same(row, content.headline) and row.rule == (rule or content.headline.rule):
+        if content.headline and is_headline(row, content.headline) and row.rule == (rule or content.headline.rule):
             yield row
 
 
 def _baseline(content: Content, rule: str, system: str) -> str:
     return next((number(row.f1) for row in content.rows if (row.rule, row.system) == (rule, system)), NONE)
-
-
-def _text(content: Content) -> str:
-    """Return what was read, what of it is unknown to the model, and what it had seen."""
-    bank = content.treebank
-    skipped = ", ".join(f"{count:,} {why}" for why, count in bank.skipped.items()) or "none"
-    size = f"{bank.sentences:,} sentences, {bank.words:,} words; skipped: {skipped}"
-    text = f"`{PurePath(bank.path).name}`, profile `{bank.profile}`, split `{bank.split}`: {size}."
-    if bank.unk_share is not None:
-        seen = "unknown" if bank.seen_share is None else f"{bank.seen_share:.1f} %"
-        text += f" Mapping `{content.mapping}`: {bank.unk_share:.1f} % of the words are unknown to the model. "
-        text += f"Sentences in its training text: {seen}."
-    return text
-
-
-def _scores(rows: Sequence[TableRow], headline: Choice | None) -> Table:
-    """Return one rule's table."""
-    sizes = {label: total for row in reversed(rows) for label, (_, total) in row.tags.items()}
-    head = ["system", "layer", "decoder", f"≤10 words ({rows[0].short.n:,})", f"all ({rows[0].n:,})", "95 %", "depth"]
-    head += [*(f"{label} ({size:,})" for label, size in sizes.items()), "tied %", "to right", "mark"]
-    lines = []
-    for row, mark in zip(rows, _marks(rows, headline), strict=True):
-        line = [_system(row), _layer(row), row.decoder or NONE, _f1(row.short), _f1(row), _interval(row)]
-        line += [number(row.depth), *(_recall(row, label) for label in sizes)]
-        lines.append([*line, number(row.ties), number(row.f1_to_right), mark])
-    return Table(head=head, rows=lines)
-
-
-def _marks(rows: Sequence[TableRow], headline: Choice | None) -> list[str]:
-    """Return which row to report and which not to, and which layers are dead."""
-    marks = ["headline" if headline and _same(row, headline) else "" for row in rows]
-    scores = {k: row.f1 or 0 for k, row in enumerate(rows) if row.system in _MODELS}
-    best = max(scores, key=scores.__getitem__, default=0)
-    if len(scores) > 1 and all(scores[best] > scores[k] for k in scores if marks[k]):
-        marks[best] = "selected on test labels"
-    dead = ["ties: no parser" if (row.ties or 0) >= _DEAD else "" for row in rows]
-    return [", ".join(filter(None, pair)) for pair in zip(marks, dead, strict=True)]
-
-
-def _same(row: TableRow, other: Choice) -> bool:
-    return (row.system, row.run, row.layer, row.decoder) == (other.system, other.run, other.layer, other.decoder)
-
-
-def _system(row: TableRow | Choice) -> str:
-    run = row.run or ""
-    if row.system == "vote":
-        count, _, kind = run.partition(" ")
-        return f"vote of {count} {_SYSTEMS.get(kind, kind)}"
-    name = f"trees {PurePath(run).name}" if row.system == "trees" else _SYSTEMS.get(row.system, row.system)
-    return name if row.runs == 1 else f"{name}, {row.runs} {'seeds' if row.system == 'random' else 'runs'}"
-
-
-def _layer(row: TableRow | Choice) -> str:
-    return NONE if row.layer is None else ",".join(map(str, row.layer if isinstance(row.layer, tuple) else [row.layer]))
-
-
-def _f1(row: TableRow | Short) -> str:
-    spread = [] if row.deviation is None else [f"({row.deviation:.1f})", number(row.max)]
-    return _joined([number(row.f1), *spread])
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return "\u00a0".join(parts)  # a cell that is not broken
-
-
-def _interval(row: TableRow) -> str:
-    """Return the bounds of one run; those of several are the best one's."""
-    return "{:.1f}–{:.1f}".format(*row.ci95) if row.ci95 and row.runs == 1 else NONE
-
-
-def _recall(row: TableRow, label: str) -> str:
-    right, total = row.tags.get(label, (0, 0))
-    return number(100 * right / total) if total else NONE
 
 
 SECTION = Section(

@@ -1,14 +1,13 @@
-"""Treebanks: gold trees from a file, a folder or an archive, and their words as a language model's text has them."""
+"""Treebanks: gold trees from a file, a folder or an archive."""
 
 import re
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, compress
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from onlstm import archive
@@ -19,7 +18,7 @@ from onlstm.trees.treebank.graphs import read_xml
 from onlstm.trees.treebank.profile import Profile, load_profile, matcher, profiles
 from onlstm.trees.treebank.sentence import Defect, Sentence, build
 
-__all__ = ["MAPPINGS", "Profile", "Split", "Treebank", "load_profile", "profiles", "read_treebank"]
+__all__ = ["Profile", "Split", "Treebank", "load_profile", "profiles", "read_treebank"]
 
 Split = Literal["all", "wsj10", "test", "valid"]
 
@@ -32,8 +31,6 @@ _LEAF = re.compile(rb"\(\s*([^\s()]+)\s+[^\s()][^()]*\)")
 _ENOUGH = 0.8  # of the leaves: a profile that knows fewer tags is not the treebank's own
 _PENN = 0.999  # the same for the Penn Treebank, which has a few slips
 _UNDECODED = 0.001  # of a file's characters; letters with accents are more, even in text that is mostly brackets
-_DIGITS = re.compile("[0-9]+")
-_NUMBER = re.compile(r"[0-9.,:\\/+-]*[0-9][0-9.,:\\/+-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +70,8 @@ class Treebank:
     def view(self, *, profile: Profile | None = None, punctuation: bool = False) -> "Treebank":
         """Return the same sentences with punctuation or without, or by another profile of the same format."""
         kind = profile or self.profile
+        if (kind, punctuation) == (self.profile, self.punctuation):
+            return self
         views = [build(s.leaves, s.brackets, s.line, kind, punctuation, s.gaps) for s in self.sentences]
         sentences = tuple(view for view in views if isinstance(view, Sentence))
         sources = tuple(compress(self.sources, [isinstance(view, Sentence) for view in views]))
@@ -133,28 +132,6 @@ def read_treebank(
         skipped=dict(skipped),
         warnings=_doubts(kind, tags),
     )
-
-
-def original(word: str) -> str:
-    """Return the word as the original code looks it up: lower case, each run of digits an N.
-
-    >>> [original(word) for word in ("The", "75.3", "1,000", "%")]
-    ['the', 'N.N', 'N,N', '%']
-    """
-    return _DIGITS.sub("N", word.lower())
-
-
-def aligned(word: str) -> str:
-    """Return the word as the Penn Treebank's language-modelling text has it: lower case, numbers and "%" an N.
-
-    >>> [aligned(word) for word in ("The", "75.3", "1,000", "%", "1980s")]
-    ['the', 'N', 'N', 'N', '1980s']
-    """
-    return "N" if word == "%" or _NUMBER.fullmatch(word) else word.lower()
-
-
-MAPPINGS: Mapping[str, Callable[[str], str]] = MappingProxyType({"original": original, "aligned": aligned})
-"""From a treebank's word to what a model looks up, by name."""
 
 
 def _opened(path: Path, profile: str | Profile, split: Split) -> tuple[Profile, Iterable[archive.Member]]:

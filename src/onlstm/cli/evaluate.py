@@ -1,0 +1,74 @@
+"""The command evaluate: the paper's Table 2 for any run and treebank."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from onlstm.cli.console import Json, emit, notice
+from onlstm.cli.inputs import Threads, check_output, command_line, set_threads
+from onlstm.cli.main import app
+from onlstm.errors import UserError
+from onlstm.paper.parsing.request import Options, Request
+
+if TYPE_CHECKING:
+    from onlstm.paper.parsing.content import Evaluation, Row
+
+_LABELS = 12  # that are printed
+
+
+@app.command
+def evaluate(
+    *paths: Annotated[
+        Path, Parameter(help="Run folders (several: seeds), then the treebank: a file, a folder, an archive, or -.")
+    ],
+    options: Annotated[Options, Parameter(name="*", consume_multiple=True, show_default=False)] = Options(),  # noqa: B008  (frozen)
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Score a run's trees, or anybody's, against a treebank, beside the baselines that every parser must beat."""
+    started = time.perf_counter()
+    if not paths:
+        raise UserError("evaluate: name a run folder and a treebank")
+    check_output("--words", options.words, "words.txt", paths)
+    check_output("--out", options.out, "results/NAME.json", paths)
+    set_threads(threads)
+    from onlstm.paper.parsing.evaluate import run
+
+    request = Request(**vars(options), runs=paths[:-1], treebank=paths[-1], command=command_line())
+    evaluation = run(request, notice)
+    if json:
+        emit("evaluate", started, None, evaluation)
+    else:
+        print("\n".join(_report(evaluation)))
+
+
+def _report(evaluation: "Evaluation") -> Iterator[str]:
+    """Yield what was read, one table per rule, and the row to report."""
+    from onlstm.paper.parsing.content import paired
+    from onlstm.paper.parsing.table import facts, headline, table
+    from onlstm.trees.f1 import RULES
+
+    yield facts(evaluation).replace("`", "")
+    rows = paired(evaluation.rows)
+    for rule in dict.fromkeys(row.rule for row in rows):
+        yield f"\nRule {rule}: {RULES[rule].about}"
+        yield table([row for row in rows if row.rule == rule], evaluation.headline).text()
+    if chosen := evaluation.headline:
+        key = (chosen.rule, chosen.system, chosen.layer, chosen.decoder, chosen.run)
+        yield "\n" + headline(chosen).replace("`", "").replace("*", "")
+        yield from _details(next(r for r in evaluation.rows if (*r.key, r.run) == key and r.subset == "all"))
+    elif evaluation.best:
+        yield "\nNo headline: name one layer with --layers, or let another treebank choose with --dev."
+
+
+def _details(row: "Row") -> Iterator[str]:
+    """Yield a row's recall by label and F1 by length."""
+    tags = sorted(row.tags.items(), key=lambda item: -item[1][1])
+    recall = ", ".join(f"{tag} {100 * right / total:.1f} of {total:,}" for tag, (right, total) in tags[:_LABELS])
+    more = f", and {len(tags) - _LABELS} rarer ones (--json)" if len(tags) > _LABELS else ""
+    yield f"  recall by label{' of the best run' * (row.runs > 1)}: {recall}{more}"
+    lengths = ", ".join(f"{low}-{high}: {f1:.1f} of {n:,}" for low, high, f1, n in row.by_length)
+    yield f"  F1 by length in words: {lengths}"

@@ -1,0 +1,126 @@
+"""What a language model reads for the sentences of a treebank, what its training text has of them, others' trees."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from onlstm import files
+from onlstm.errors import UserError
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import tokenizer_of
+from onlstm.paper.parsing.request import Mapping
+from onlstm.text import corpus
+from onlstm.trees.tree import Tree, read_brackets
+from onlstm.trees.treebank import Treebank, load_profile
+
+_WIDER = {"ptb": "ptb-wide"}  # the profile with all that the language model's text has: "$" and "#" too
+_DIGITS = re.compile("[0-9]+")
+_NUMBER = re.compile(r"[0-9.,:\\/+-]*[0-9][0-9.,:\\/+-]*")
+
+
+class Reading(NamedTuple):
+    """A gold tree and what a model reads for it."""
+
+    gold: Tree
+    words: Sequence[str]
+    """As the model looks them up; more, if it reads what is not scored."""
+    kept: Sequence[int]
+    """Which of them are the words of the gold tree."""
+
+    @classmethod
+    def plain(cls, gold: Tree) -> "Reading":
+        """Return the reading of just the gold tree's words."""
+        return cls(gold, gold.words, range(len(gold.words)))
+
+
+def original(word: str) -> str:
+    """Return the word as the original code looks it up: lower case, each run of digits an N.
+
+    >>> [original(word) for word in ("The", "75.3", "1,000", "%")]
+    ['the', 'N.N', 'N,N', '%']
+    """
+    return _DIGITS.sub("N", word.lower())
+
+
+def aligned(word: str) -> str:
+    """Return the word as the Penn Treebank's language-modelling text has it: lower case, numbers and "%" an N.
+
+    >>> [aligned(word) for word in ("The", "75.3", "1,000", "%", "1980s")]
+    ['the', 'N', 'N', 'N', '1980s']
+    """
+    return "N" if word == "%" or _NUMBER.fullmatch(word) else word.lower()
+
+
+def readings(bank: Treebank, model: LanguageModel, mapping: Mapping = "aligned") -> list[Reading]:
+    """Return the gold trees and, for each, what the model reads.
+
+    "original" reads the scored words as the original code wrote them. "aligned" reads what the model's text would
+    have: for models of the Penn Treebank's text, numbers as N and also "$" and "#", which are not scored; for others,
+    words as they stand or as the model's tokenizer writes them.
+    """
+    known = set(tokenizer_of(model).vocabulary)
+    if mapping == "original":
+        write = original
+    elif {"N", "$"} <= known and all(word == "N" or word == word.lower() for word in known):
+        write = aligned
+    else:
+        write = lambda word: word if word in known else word.lower()  # noqa: E731
+    wider = _WIDER.get(bank.profile.name) if write is aligned and not bank.punctuation else None
+    wide = bank.view(profile=load_profile(wider)) if wider else bank
+    out = []
+    for gold, tree, tags in zip(bank.trees, wide.trees, wide.tags, strict=True):
+        leaves = zip(tags, tree.words, strict=True)
+        kept = [i for i, leaf in enumerate(leaves) if bank.profile.role(*leaf) == "word"] if wider else range(len(tags))
+        out.append(Reading(gold, [write(word) for word in tree.words], kept))
+    return out
+
+
+def overlap(run: Path, model: LanguageModel, reads: Sequence[Reading]) -> tuple[float | None, float]:
+    """Return the share in % of sentences that are lines of the run's training text, None without it; that of <unk>.
+
+    Lines are compared as the model reads them; a sentence of more unknown than known words may be any line, and does
+    not count.
+    """
+    tokenizer = tokenizer_of(model)
+    ids = [tokenizer.ids(reading.words) for reading in reads]
+    unknown = 100 * sum(sentence.count(tokenizer.unk_id) for sentence in ids) / sum(map(len, ids))
+    if not (run / "corpus" / "corpus.json").is_file():
+        return None, unknown
+    train = corpus.load(run / "corpus").train
+    known = [sentence for sentence in ids if 2 * sentence.count(tokenizer.unk_id) <= len(sentence)]
+    written = [bytes(np.array(sentence, train.dtype)) for sentence in known]
+    ends = np.flatnonzero(train == tokenizer.eos_id)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    as_long = np.isin(ends - starts, [len(sentence) for sentence in known])
+    lines = (bytes(train[start:end]) for start, end in zip(starts[as_long], ends[as_long], strict=True))
+    seen = set(written).intersection(lines)
+    return 100 * sum(line in seen for line in written) / len(ids), unknown
+
+
+def given_trees(path: Path, bank: Treebank) -> list[Tree]:
+    """Return the trees of a file, brackets or parses in JSON, one for each of the treebank's sentences."""
+    content = files.read(path)
+    if content.lstrip()[:1] == "{":
+        trees = [_json_tree(line, f"{path}:{k}") for k, line in enumerate(content.split("\n"), 1) if line.strip()]
+    else:
+        trees = list(read_brackets(content, source=str(path)))
+    if len(trees) != len(bank.trees):
+        raise UserError(f"{path}: {len(trees)} trees for {len(bank.trees)} sentences; give one for each, in order")
+    for k, (tree, gold, source) in enumerate(zip(trees, bank.trees, bank.sources, strict=True), start=1):
+        if len(tree.words) != len(gold.words):
+            what = "and all" if bank.punctuation else "left out"
+            raise UserError(
+                f"{path}: tree {k} has {len(tree.words)} words, but the sentence at {source} has {len(gold.words)}, "
+                f"punctuation {what}"
+            )
+    return trees
+
+
+def _json_tree(line: str, place: str) -> Tree:
+    try:
+        return Tree.from_json(line)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
