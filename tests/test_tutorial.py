@@ -23,11 +23,11 @@ def test_what_it_writes_is_there(page):
 
 def test_the_model_finds_more_than_right_branching(page):
     table = page.output("evaluate run test.mrg")
-    headline = re.search(r"^Headline: onlstm .*F1 ([\d.]+) \(best on dev.mrg", table, re.M)
-    right = next(line.split()[2] for line in table.splitlines() if line.startswith("right "))
+    headline = re.search(r"^Headline: ON-LSTM, .*F1 ([\d.]+) by rule on-lstm. Chosen: best on dev.mrg", table, re.M)
+    right = next(line.split()[4] for line in table.splitlines() if line.startswith("right-branching "))
     assert float(headline[1]) > float(right) + 3
-    assert "0.0 % of the sentences are lines of the model's training text" in table
-    assert "0.0 % are unknown" in table
+    assert "Sentences in its training text: 0.0 %" in table
+    assert "0.0 % of the words are unknown" in table
 
 
 def test_the_other_commands_say_what_the_page_says(page):

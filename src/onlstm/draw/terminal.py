@@ -76,19 +76,22 @@ class _Drawing:
 
     def node(self, node: "Node", children: list[_Block]) -> _Block:
         several = len(children) > 1
-        head = (f" {self._clipped(node.label, 4)}" + " " * several) if node.label else ""
+        touching = children[0].lines[0][-1].startswith("┬")
+        head = (f" {self._clipped(node.label, 4)}" + " " * (several or touching)) if node.label else ""
         indent = cell_len(head) + 2 * several
         for k, child in enumerate(children):
             if len(child.lines) > 1 and indent + child.width > self.limit:
                 self.cut.append(child)
-                children[k] = child = _Block([[f" \0{len(self.cut) - 1}"]], len(f" ▸{len(self.tree.nodes)}"))
+                space = " " * (several or not touching)
+                children[k] = child = _Block([[f"{space}\0{len(self.cut) - 1}"]], len(f" ▸{len(self.tree.nodes)}"))
             if several:
                 last = k == len(children) - 1
                 child.prefix("┬─" if k == 0 else "└─" if last else "├─", "  " if last else "│ ")
         block = _Block(
             [line for child in children for line in child.lines], indent + max(child.width for child in children)
         )
-        block.prefix(head, " " * cell_len(head))
+        if head:
+            block.prefix(head, " " * cell_len(head))
         return block
 
     def _clipped(self, text: str, share: int) -> str:
