@@ -77,7 +77,7 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, encoder, stop_at):
     first, stop = training(tmp_path / "cut", encoder, **more), Stop()
 
     def listen(record):
-        stop.requested = record["event"] != "epoch" and record["step"] == stop_at
+        stop.requested = record.event != "epoch" and record.step == stop_at
 
     assert not fit(first, [listen], stop=stop)
     if first.progress.cursor < len(first._order):
@@ -108,7 +108,7 @@ def test_plateaus_halve_the_learning_rate_and_the_best_weights_are_kept(tmp_path
 @pytest.mark.parametrize("schedule", ["cosine", "one-cycle"])
 def test_decaying_schedules_end_near_zero(tmp_path, schedule):
     rates = []
-    fit(training(tmp_path, schedule=schedule, warmup=0.1), [lambda record: rates.append(record["lr"])])
+    fit(training(tmp_path, schedule=schedule, warmup=0.1), [lambda record: rates.append(record.numbers["lr"])])
     assert max(rates) <= 5e-3
     assert rates[-2] < 0.05 * max(rates)
 
@@ -189,7 +189,7 @@ def test_a_signal_ends_it_and_resume_comes_to_the_same_end(tmp_path):
     }
 
     def interrupt(record):
-        if record["step"] == 5:
+        if record.step == 5:
             signal.raise_signal(signal.SIGTERM)
 
     whole = run(Request(out=tmp_path / "whole", **options))

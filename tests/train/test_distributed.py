@@ -33,7 +33,7 @@ settings, more = config(patience=1, lr=20.0), json.loads(sys.argv[4])
 run = LanguageModelTraining(model(**more), ids(60), ids(20, seed=1), settings, folder, seed=7, world=world)
 if resume:
     fit.restore(run, checkpoint.load(folder))
-fit.fit(run, [lambda record: losses.append(record.get("loss"))], epochs=epochs)
+fit.fit(run, [lambda record: losses.append(record.numbers.get("loss"))], epochs=epochs)
 if world.rank == 0:
     print(json.dumps(losses), flush=True)
 world.leave()
@@ -69,7 +69,7 @@ def one_process(folder, epochs, resume=False, **more):
     run = LanguageModelTraining(model(**more), ids(60), ids(20, seed=1), settings, folder, seed=7)
     if resume:
         fit.restore(run, checkpoint.load(folder))
-    fit.fit(run, [lambda r: losses.append(r.get("loss"))], epochs=epochs)
+    fit.fit(run, [lambda r: losses.append(r.numbers.get("loss"))], epochs=epochs)
     return [loss for loss in losses if loss is not None]
 
 

@@ -53,10 +53,10 @@ def same(one, other):
 def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, rule, cut):
     losses = {"whole": [], "parts": []}
     whole = training(tmp_path / "whole", **RULES[rule])
-    assert fit(whole, [lambda r: losses["whole"].append(r.get("loss"))])
+    assert fit(whole, [lambda r: losses["whole"].append(r.numbers.get("loss"))])
     steps = whole.progress.step
     places = {"epochs": [], "mid-epoch": [steps // 3, steps // 2 + 1], "often": range(1, steps, 5)}[cut]
-    run, listen = training(tmp_path / "parts", **RULES[rule]), lambda r: losses["parts"].append(r.get("loss"))
+    run, listen = training(tmp_path / "parts", **RULES[rule]), lambda r: losses["parts"].append(r.numbers.get("loss"))
     for place in places:
         assert not fit(run, [listen, stop_after(run, place, stop := Stop())], stop=stop)
         run = resumed(tmp_path / "parts", rule)
@@ -89,7 +89,7 @@ def test_averages_are_the_mean_of_all_later_weights_and_are_what_is_validated(tm
     run = training(tmp_path / "run", averaging="nt-asgd", epochs=1)
     run.start_averaging()
     seen = []
-    fit(run, [lambda r: r["event"] != "epoch" and seen.append([p.detach().clone() for p in run.parameters])])
+    fit(run, [lambda r: r.event != "epoch" and seen.append([p.detach().clone() for p in run.parameters])])
     mean = [torch.stack(each).mean(0) for each in zip(*seen, strict=True)]
     saved = LanguageModel.load(tmp_path / "run").double()
     for expected, found in zip(mean, saved.parameters(), strict=True):
@@ -185,7 +185,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
 
 def test_a_listener_that_fails_loses_no_step(tmp_path):
     def fails(record):
-        if record["step"] == 5:
+        if record.step == 5:
             raise BrokenPipeError
 
     run = training(tmp_path / "run")

@@ -4,6 +4,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ from onlstm.text.config import TextConfig
 from onlstm.train.config import TrainConfig
 
 if TYPE_CHECKING:
-    from onlstm.train.fit import Listener
+    from onlstm.train.fit import Listener, Record
 
 
 def _settings(of: str) -> Parameter:
@@ -126,36 +127,37 @@ app["train"].config = _with_recipe
 
 def epochs_shown(progress: Progress) -> "Listener":
     """Return a listener of the trainer that shows its steps and prints a line after each epoch."""
-    words, moment, speed = 0, time.perf_counter(), 0.0
+    words, moment, speed = 0.0, time.perf_counter(), 0.0
 
-    def show(record: dict[str, Any]) -> None:
+    def show(record: "Record") -> None:
         nonlocal words, moment, speed
-        if record["event"] == "epoch":
-            best = "" if record["best_epoch"] == record["epoch"] else f"  (best: epoch {record['best_epoch']})"
-            averaged = "  averaged" if record.get("averaging") else ""
-            progress.say(f"epoch {record['epoch']:3}  {_scores(record)}  {record['seconds']:7.0f} s{averaged}{best}")
+        numbers = record.numbers
+        if record.event == "epoch":
+            best = "" if numbers["best_epoch"] == record.epoch else f"  (best: epoch {numbers['best_epoch']})"
+            averaged = "  averaged" if numbers.get("averaging") else ""
+            progress.say(f"epoch {record.epoch:3}  {_scores(numbers)}  {record.seconds:7.0f} s{averaged}{best}")
             return
         now = time.perf_counter()
-        if record["words"] > words:  # smoothed over the last twenty steps or so
-            rate = (record["words"] - words) / (now - moment)
+        if numbers["words"] > words:  # smoothed over the last twenty steps or so
+            rate = (numbers["words"] - words) / (now - moment)
             speed = 0.95 * speed + 0.05 * rate if speed else rate
-        words, moment = record["words"], now
-        note = f"epoch {record['epoch']}, {_learnt(record)}, {speed:,.0f} tokens/s, lr {record['lr']:.3g}"
-        progress.update(record["done"], note=note)
+        words, moment = numbers["words"], now
+        note = f"epoch {record.epoch}, {_learnt(numbers)}, {speed:,.0f} tokens/s, lr {numbers['lr']:.3g}"
+        progress.update(numbers["done"], note=note)
 
     return show
 
 
-def _scores(record: dict[str, Any]) -> str:
-    if "valid_accuracy" in record:
-        return f"train {_learnt(record)}  valid {record['valid_accuracy']:5.1f}"
-    return f"train {math.exp(record['train_loss']):8.2f}  valid {record['valid_perplexity']:8.2f} perplexity"
+def _scores(numbers: Mapping[str, float]) -> str:
+    if "valid_accuracy" in numbers:
+        return f"train {_learnt(numbers)}  valid {numbers['valid_accuracy']:5.1f}"
+    return f"train {math.exp(numbers['train_loss']):8.2f}  valid {numbers['valid_perplexity']:8.2f} perplexity"
 
 
-def _learnt(record: dict[str, Any]) -> str:
-    if "train_accuracy" in record:
-        return f"loss {record['train_loss']:.3f} accuracy {record['train_accuracy']:.1f}"
-    return f"loss {record['mean_loss']:.3f}, perplexity {math.exp(min(record['mean_loss'], 99)):.1f}"
+def _learnt(numbers: Mapping[str, float]) -> str:
+    if "train_accuracy" in numbers:
+        return f"loss {numbers['train_loss']:.3f} accuracy {numbers['train_accuracy']:.1f}"
+    return f"loss {numbers['mean_loss']:.3f}, perplexity {math.exp(min(numbers['mean_loss'], 99)):.1f}"
 
 
 def _tensorboard(folder: Path) -> "Listener":
@@ -166,15 +168,13 @@ def _tensorboard(folder: Path) -> "Listener":
         raise UserError("--tensorboard needs the extra `log`: pip install 'onlstm[log]'") from None
     writer: Any = None
 
-    def write(record: dict[str, Any]) -> None:
+    def write(record: "Record") -> None:
         nonlocal writer
-        if record["event"] == "tick":
-            return
-        writer = writer or SummaryWriter(folder / "tensorboard")
-        for name, value in record.items():
-            if isinstance(value, float | int) and name not in ("step", "epoch"):
-                writer.add_scalar(f"{record['event']}/{name}", value, record["step"])
-        writer.flush()
+        if record.event != "tick":
+            writer = writer or SummaryWriter(folder / "tensorboard")
+            for name, value in {**record.numbers, "seconds": record.seconds}.items():
+                writer.add_scalar(f"{record.event}/{name}", value, record.step)
+            writer.flush()
 
     return write
 

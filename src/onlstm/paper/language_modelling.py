@@ -30,7 +30,7 @@ from onlstm.text.sources import text_files
 from onlstm.train import checkpoint, fit
 from onlstm.train.checkpoint import StateDict
 from onlstm.train.distributed import World
-from onlstm.train.fit import Listener, Stop
+from onlstm.train.fit import Listener, Record, Stop
 from onlstm.train.language_model import LanguageModelTraining
 
 Say = Callable[[str], None]
@@ -172,8 +172,8 @@ def _trees(training: LanguageModelTraining, valid: np.ndarray, say: Say) -> List
     words = model.tokenizer.vocabulary
     sentences = [[words[k] for k in ids] for ids in _sample(valid, model.tokenizer.eos_id, model.tokenizer.unk_id)]
 
-    def show(record: dict[str, Any]) -> None:
-        if record["event"] != "epoch" or model.config.rnn != "onlstm":
+    def show(record: Record) -> None:
+        if record.event != "epoch" or model.config.rnn != "onlstm":
             return
         with training.averaged():
             for parse in Parser(model, layer="middle").parse(sentences):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,21 @@ from onlstm.train.checkpoint import StateDict
 from onlstm.train.config import FitConfig
 from onlstm.train.distributed import World
 
-Listener = Callable[[dict[str, Any]], None]
-"""Gets the records of log.jsonl, and a record {"event": "tick"} after every other step."""
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What listeners get after each step and epoch, and log.jsonl after each epoch and every `log_steps` steps."""
+
+    event: Literal["tick", "step", "epoch"]
+    """tick: a step that is not logged."""
+    epoch: int
+    step: int
+    numbers: Mapping[str, float]
+    seconds: float
+    """Time spent on training so far."""
+
+
+Listener = Callable[[Record], None]
 
 
 class Diverged(UserError):
@@ -142,12 +155,11 @@ def fit(
     stop.fitting = True
     while progress.epoch < (config.epochs if epochs is None else epochs):
         if progress.cursor < training.end:
-            numbers = step(training)
-            event = "tick" if progress.step % config.log_steps else "step"
+            numbers, over = step(training), False
         else:
-            numbers, event = _end_epoch(training), "epoch"
-        _report(training, event, numbers, listeners)
-        due = event == "epoch" or time.monotonic() - saved > 60 * config.checkpoint_minutes
+            numbers, over = _end_epoch(training), True
+        _report(training, over, numbers, listeners)
+        due = over or time.monotonic() - saved > 60 * config.checkpoint_minutes
         ended, due = training.world.any(stop.requested, due)
         if ended or due:
             save(training)
@@ -228,18 +240,25 @@ def _check(training: Training, loss: float, norm: float) -> None:
     )
 
 
-def _report(training: Training, event: str, numbers: dict[str, float], listeners: Sequence[Listener]) -> None:
+def _report(training: Training, over: bool, numbers: dict[str, float], listeners: Sequence[Listener]) -> None:
     """Log a step or an epoch and tell the listeners; if one fails (its pipe is closed, say), nothing is lost."""
+    if training.world.rank:
+        return
     progress = training.progress
-    if training.world.rank == 0:
-        epoch = progress.epoch if event == "epoch" else progress.epoch + 1
-        record = {"event": event, "epoch": epoch, "step": progress.step, **numbers, "seconds": progress.seconds}
-        if event != "tick":
-            progress.log_bytes = checkpoint.append_log(training.folder, record)
-        try:
-            for listener in listeners:
-                listener(record)
-        except BaseException:
-            if training.world.size == 1:  # saving takes all processes
-                save(training)
-            raise
+    record = Record(
+        event="epoch" if over else "tick" if progress.step % training.config.log_steps else "step",
+        epoch=progress.epoch if over else progress.epoch + 1,
+        step=progress.step,
+        numbers=numbers,
+        seconds=progress.seconds,
+    )
+    if record.event != "tick":
+        line = {key: value for key, value in vars(record).items() if key != "numbers"} | numbers
+        progress.log_bytes = checkpoint.append_log(training.folder, line)
+    try:
+        for listener in listeners:
+            listener(record)
+    except BaseException:
+        if training.world.size == 1:  # saving takes all processes
+            save(training)
+        raise

@@ -189,10 +189,10 @@ def _fit(training: LanguageModelTraining, seconds: float, listeners: Sequence[fi
     """Train until all epochs are done or the time is up."""
     stop, end = fit.Stop(), time.monotonic() + seconds
 
-    def watch(record: dict[str, Any]) -> None:
+    def watch(record: fit.Record) -> None:
         if time.monotonic() > end:
             training.progress.cursor = training.end  # of this pass,
-            stop.requested = record["event"] == "epoch"  # and of them all
+            stop.requested = record.event == "epoch"  # and of them all
 
     fit.fit(training, [watch, *listeners], stop=stop)
 
@@ -214,11 +214,11 @@ def _validation(
     shown = min(range(len(valid)), key=lambda k: abs(len(valid[k].words) - 8))
     say(f"gold      {valid[shown].unlabelled()}")
 
-    def show(record: dict[str, Any]) -> None:
-        if record["event"] != "tick":
+    def show(record: fit.Record) -> None:
+        if record.event != "tick":
             trees = [parse.tree for parse in parser.parse(sentences) if parse.tree]
             value = score(valid, trees, RULE).f1
-            f1.extend([value] * (record["event"] == "step"))
+            f1.extend([value] * (record.event == "step"))
             say(f"F1 {value:5.1f}  {trees[shown]}")
 
     return show
