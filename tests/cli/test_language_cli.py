@@ -229,7 +229,7 @@ def test_torchrun_trains_as_one_process(run, text, tmp_path):
         (["train", "{text}", "--foo", "3"], "Unknown option: --foo."),
         (["train", "{text}", "--recipe", "tinny"], "recipe tinny: no such recipe; did you mean tiny?"),
         (["train", "{text}", "--model.hiddn-size", "3"], "Unknown option: --model.hiddn-size=3. Did you mean"),
-        (["train", "{text}", "--out", "{run}"], "{run}: there is a run already: go on with --resume"),
+        (["train", "{text}", "--out", "{run}"], "{run}: there is a run already: continue it with --resume"),
         (["train", "--resume", "--out", "nowhere"], "nowhere: nothing to resume"),
         (["eval", "nowhere", "{text}"], "nowhere: no such model folder"),
         (["eval", "{text}", "{text}"], "{text}: not a model folder: no config.json"),

@@ -48,12 +48,12 @@ def evaluate(
     if json:
         emit("eval", started, None, result)
         return
-    for row, name in ((result, ""), (result.cache, "with cache"), (result.dynamic, "dynamic")):
+    print(f"perplexity {result.perplexity:9.3f}   {result.bits_per_word:6.3f} bits per word")
+    for name, row in (("with cache", result.cache), ("dynamic", result.dynamic)):
         if row:
-            print(f"perplexity {row.perplexity:9.3f}   {row.bits_per_word:6.3f} bits per word   {name}".rstrip())
-            tuned = ((key, getattr(row, key, None)) for key in ("theta", "lam", "size", "lr", "decay", "window"))
-            if settings := ", ".join(f"{key} {value:g}" for key, value in tuned if value is not None):
-                print(f"    {settings}, tuned on validation text")
+            print(f"perplexity {row['perplexity']:9.3f}   {row['bits_per_word']:6.3f} bits per word   {name}")
+            tuned = [f"{key} {value:g}" for key, value in row.items() if key not in (*perplexity.NUMBERS, "valid_nll")]
+            print(f"    {', '.join(tuned)}, tuned on validation text")
     print(f"{result.tokens:,} tokens with <eos>; {result.unk_rate:.2%} of the words unknown")
 
 

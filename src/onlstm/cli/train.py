@@ -66,6 +66,7 @@ def train(
     `torchrun --nproc-per-node N -m onlstm train …` splits the batch over N processes.
     """
     from onlstm.paper import language_modelling as task
+    from onlstm.paper import results
 
     started = time.perf_counter()
     set_threads(threads)
@@ -90,9 +91,9 @@ def train(
         sys.exit(128 + result)
     assert result
     if json:
-        emit("train", started, seed, {"run": run, "result": result.record})
+        emit("train", started, seed, {"run": run, "result": results.read(run / "result.json")})
     else:
-        numbers = result.content.numbers
+        numbers = result.numbers
         test = f", test {numbers.test_perplexity:.2f}" if numbers.test_perplexity else ""
         print(f"Perplexity: valid {numbers.valid_perplexity:.2f}{test} (epoch {numbers.best_epoch}); model in {run}")
     if "RANK" in os.environ:

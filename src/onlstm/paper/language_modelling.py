@@ -1,6 +1,6 @@
 """`onlstm train`: text in, a run folder out. The paper's section 5.1.
 
-A run folder holds the model (config.json, model.safetensors, tokenizer.json), trainer.pt to go on from, log.jsonl,
+A run folder holds the model (config.json, model.safetensors, tokenizer.json), trainer.pt to continue from, log.jsonl,
 the encoded text (corpus/), and in the end result.json.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -49,19 +48,10 @@ class Request:
     """As the user typed it; result.json has the one that began the run, and those that changed its settings."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A finished training."""
-
-    content: Content
-    record: dict[str, Any]
-    """All of result.json."""
-
-
 def run(
     request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()
-) -> Trained | signal.Signals | None:
-    """Train and return the result (in the first process), or the signal that ended the training early."""
+) -> Content | signal.Signals | None:
+    """Train and return the content of result.json (in the first process), or the signal that ended it early."""
     content = _checkpoint(request)
     recipe, world = request.recipe, World.join()
     with ExitStack() as stack:
@@ -75,28 +65,21 @@ def run(
         model = LanguageModel(config, data.tokenizer).to(getattr(torch, recipe.train.precision))
         sizes = "→".join(map(str, (config.embedding_size, *config.sizes)))
         say(f"{config.rnn} {sizes}: {sum(p.numel() for p in model.parameters()):,} parameters")
+        about = _about(request, content)
+        texts = data.train, data.valid
         training = LanguageModelTraining(
-            model,
-            data.train,
-            data.valid,
-            recipe.train,
-            request.out,
-            seed=recipe.seed,
-            world=world,
-            about=_about(request, content),
+            model, *texts, recipe.train, request.out, seed=recipe.seed, world=world, about=about
         )
         if content:
             fit.restore(training, content)
-            progress = training.progress
-            say(
-                f"Continuing from step {progress.step:,} (epoch {progress.epoch + 1}, {_time(progress.seconds)} so far)"
-            )
+            spent = f"{training.progress.seconds / 60:.1f} min so far"
+            say(f"Continuing from step {training.progress.step:,} (epoch {training.progress.epoch + 1}, {spent})")
         else:
             fit.save(training)  # from now on there is something to resume
         if world.rank == 0:
             folder.save_description(model, request.out)
         if not fit.fit(training, [*listeners, _trees(training, data.valid, say)], stop=stop):
-            say(f"Stopped at step {training.progress.step:,}; saved in {request.out}: go on with --resume")
+            say(f"Stopped at step {training.progress.step:,}; saved in {request.out}: continue with --resume")
             return stop.received or signal.SIGTERM  # that of another process
         return _result(request, data, training, say) if world.rank == 0 else None
 
@@ -140,7 +123,7 @@ def _folder(request: Request) -> Iterator[None]:
         there = {item.name for item in path.iterdir()} - {".lock"}
         if not request.resume and not there <= {"corpus"}:
             run = checkpoint.NAME in there or folder.WEIGHTS in there
-            what = "there is a run already: go on with --resume, or" if run else "not empty:"
+            what = "there is a run already: continue it with --resume, or" if run else "not empty:"
             raise UserError(f"{path}: {what} name another --out")
         for rest in (path / "corpus").glob(".unfinished-*"):
             shutil.rmtree(rest)
@@ -191,7 +174,7 @@ def _sample(ids: np.ndarray, eos: int, unk: int) -> list[list[int]]:
     return [lines[k][:12] for k in sorted(range(len(lines)), key=fitness.__getitem__)[:3]]
 
 
-def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraining, say: Say) -> Trained:
+def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraining, say: Say) -> Content:
     """Evaluate the best weights, write result.json and return it."""
     model, progress = LanguageModel.load(request.out), training.progress
     perplexity: dict[str, float] = {}
@@ -214,8 +197,8 @@ def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraini
         curve=_curve(request.out / checkpoint.LOG),
     )
     about = {"command": training.about["command"], "seed": request.recipe.seed, "seconds": progress.seconds}
-    record = save(request.out / "result.json", kind="language-model", name=request.out.name, content=content, **about)
-    return Trained(content=content, record=record)
+    save(request.out / "result.json", kind="language-model", name=request.out.name, content=content, **about)
+    return content
 
 
 def _described(data: corpus.Corpus, sources: Sequence[str]) -> Text:
@@ -233,7 +216,3 @@ def _curve(log: Path) -> list[Epoch]:
             if isinstance(record, dict) and record.get("event") == "epoch":
                 curve.append(typed(Epoch, record, str(log)))
     return curve
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{seconds / 60:.1f} min"

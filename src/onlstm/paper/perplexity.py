@@ -1,6 +1,6 @@
 """`onlstm eval`: the perplexity of a run on text, with a cache or with dynamic evaluation on request."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,48 +10,26 @@ import numpy as np
 from onlstm.errors import UserError
 from onlstm.lm.adaptation import Cache, Dynamic
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.score import Evaluation, evaluate
+from onlstm.lm.score import evaluate
 from onlstm.text import corpus
 from onlstm.text.sources import find_sources
 
+NUMBERS = ("perplexity", "bits_per_word", "nll")
+
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """How well a text was predicted, per token with `<eos>`."""
+class Result:
+    """How well a run predicts a text, per token with `<eos>`."""
 
     perplexity: float
     bits_per_word: float
     nll: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheRow(Row):
-    """The same with a neural cache, whose weights gave `valid_nll` on the text they were tuned on."""
-
-    valid_nll: float
-    theta: float
-    lam: float
-    size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class DynamicRow(Row):
-    """The same with dynamic evaluation, tuned likewise."""
-
-    valid_nll: float
-    lr: float
-    decay: float
-    window: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result(Row):
-    """What `onlstm eval --json` prints."""
-
     tokens: int
     unk_rate: float
-    cache: CacheRow | None = None
-    dynamic: DynamicRow | None = None
+    cache: Mapping[str, float] | None = None
+    """The first three with a neural cache, the `valid_nll` that it was tuned to, and its weights."""
+    dynamic: Mapping[str, float] | None = None
+    """The same with dynamic evaluation."""
 
 
 def run(
@@ -73,28 +51,20 @@ def run(
         say(f"{split}: {', '.join(map(str, paths))}")
     ids = corpus.encode_text(model.tokenizer, paths)
     plain = evaluate(model, ids, batch=batch, compat=compat)
-    with_cache = with_dynamic = None
+    rows: dict[str, Any] = {}
     if cache:
         tuning = _validation(folder, model, valid)
         say(f"Tuning the cache on {len(tuning):,} tokens of validation text …")
-        weights = Cache.tune(model, tuning)
-        with_cache = CacheRow(**_numbers(weights.evaluate(model, ids)), **_tuned(weights))
+        rows["cache"] = _row(Cache.tune(model, tuning), model, ids)
     if dynamic:
-        tuning = _validation(folder, model, valid)
         say("Tuning dynamic evaluation on the first 10,000 tokens of validation text …")
-        tuned = Dynamic.tune(model, tuning)
-        with_dynamic = DynamicRow(**_numbers(tuned.evaluate(model, ids)), **_tuned(tuned))
-    counts: Any = {"tokens": plain.tokens, "unk_rate": plain.unk_rate}
-    return Result(**_numbers(plain), **counts, cache=with_cache, dynamic=with_dynamic)
+        rows["dynamic"] = _row(Dynamic.tune(model, _validation(folder, model, valid)), model, ids)
+    return Result(**{name: getattr(plain, name) for name in (*NUMBERS, "tokens", "unk_rate")}, **rows)
 
 
-def _numbers(evaluation: Evaluation) -> Any:
-    return {name: getattr(evaluation, name) for name in ("perplexity", "bits_per_word", "nll")}
-
-
-def _tuned(settings: Cache | Dynamic) -> Any:
-    fields = asdict(settings)
-    return {"valid_nll": fields.pop("nll"), **fields}
+def _row(tuned: Cache | Dynamic, model: LanguageModel, ids: np.ndarray) -> dict[str, float]:
+    scored, settings = tuned.evaluate(model, ids), asdict(tuned)
+    return {name: getattr(scored, name) for name in NUMBERS} | {"valid_nll": settings.pop("nll"), **settings}
 
 
 def _files(sources: Sequence[str], split: str) -> Sequence[str | Path]:
