@@ -24,6 +24,8 @@ _NUMBERS = ("mean", "dev", "inside", "min", "max", "ties", "stuck", "right", "le
 _LEGEND = """inside: deviation inside sentences, first words left out. ties: % that occur again in their sentence.
 stuck: % at an end of their range. right, left: F1 to one-way trees, decoders paper and unbiased.
 """
+_GOOD = "No layer is saturated, flat, tied or one-way."
+_TOO_LITTLE = "Too little text to judge the layers by: give some more sentences."
 _PROBLEMS = {
     "saturated": "{0.stuck:.0f} % of the distances are stuck at an end of their range",
     "flat": "inside a sentence distances deviate by {0.inside:.2g}, like those of a layer without training",
@@ -76,9 +78,7 @@ def inspect(
     print(*_report(inspection), sep="\n")
     for warning in warnings:
         print("WARNING: layer {layer}, {gate} gate is {problem}: {text}".format(**warning))
-    enough = f"Too little text to judge the layers by: give {task.ENOUGH} words or more, in some sentences."
-    good = "No layer is saturated, flat, tied or one-way."
-    print(f"What to do: {advice}" if warnings else good if inspection.spreads[0].inner >= task.ENOUGH else enough)
+    print(f"What to do: {advice}" if warnings else _GOOD if inspection.spreads[0].inner >= task.ENOUGH else _TOO_LITTLE)
     return None
 
 
