@@ -24,8 +24,7 @@ import torch
 from onlstm import files
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.prefixes import sentence_log_probs
-from onlstm.paper.syntax.loading import load
-from onlstm.paper.syntax.templates import generate
+from onlstm.paper.syntax.templates import generate, load
 from onlstm.text.sources import read_lines
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from twins import twins

@@ -8,7 +8,7 @@ import pytest
 from onlstm.errors import UserError
 from onlstm.paper import report
 from onlstm.paper.published import published
-from onlstm.paper.syntax.loading import load
+from onlstm.paper.syntax.templates import load
 
 ROWS, QUOTED = load().rows, published()
 PUBLISHED = [

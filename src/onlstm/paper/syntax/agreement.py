@@ -16,7 +16,7 @@ from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import tokenizer_of
 from onlstm.paper.syntax import scoring
 from onlstm.paper.syntax.content import Agreement, AgreementRow
-from onlstm.paper.syntax.pairs import Report, files
+from onlstm.paper.syntax.pairs import Report, files, require
 
 _SUFFIXES = (".text", ".gold", ".eval")
 
@@ -127,22 +127,19 @@ def _tasks(stem: str, there: Mapping[str, bytes], on_defect: Report) -> Iterator
 
 def _task(text: str, gold: str, place: str | None = None) -> Task:
     """Return the task of a line, or raise a `ValueError`."""
-    if re.search("[\ud800-\udfff]", text + gold):
-        raise ValueError("not UTF-8, or the text's line is not")
-    columns = [column.strip() for column in gold.split("\t")]
-    if len(columns) not in (4, 12):
-        raise ValueError(f"{len(columns)} columns, not the 4 or 12 of the known layouts")
-    index, right, wrong = (columns[k] for k in ((0, 1, 2) if len(columns) == 4 else (3, 6, 7)))
-    words = text.split()
-    if not re.fullmatch(r"\d{1,9}", index) or int(index) >= len(words):
-        raise ValueError(f"place {index[:20]!r} is not one of the sentence's {len(words)} words, counted from 0")
-    if place is not None and place.strip() != index:
-        raise ValueError(f"place {index}, but {place.strip() or 'nothing'} in .eval")
-    if not right or not wrong:
-        raise ValueError("a form is missing")
-    if len(columns) == 4 and not columns[3].isdecimal():
-        raise ValueError(f"{columns[3][:20]!r} is no number of attractors")
-    part = f"{columns[3]} attractors" if len(columns) == 4 else "original" if columns[2] == "0" else "nonsense"
+    require(not re.search("[\ud800-\udfff]", text + gold), "not UTF-8, or the text's line is not")
+    words, columns = text.split(), [column.strip() for column in gold.split("\t")]
+    short = len(columns) == 4
+    require(short or len(columns) == 12, f"{len(columns)} columns, not the 4 or 12 of the known layouts")
+    index, right, wrong = (columns[k] for k in ((0, 1, 2) if short else (3, 6, 7)))
+    inside = re.fullmatch(r"\d{1,9}", index) and int(index) < len(words)
+    require(inside, f"place {index[:20]!r} is not one of the sentence's {len(words)} words, counted from 0")
+    require(
+        place is None or place.strip() == index, f"place {index}, but {(place or '').strip() or 'nothing'} in .eval"
+    )
+    require(right and wrong, "a form is missing")
+    require(not short or columns[3].isdecimal(), f"{columns[3][:20]!r} is no number of attractors")
+    part = f"{columns[3]} attractors" if short else "original" if columns[2] == "0" else "nonsense"
     return Task(words[: int(index)], right, wrong, part)
 
 

@@ -101,30 +101,31 @@ def files(path: Path, suffixes: Sequence[str], on_defect: Report) -> Iterator[Me
     )
 
 
+def require(condition: object, problem: str) -> None:
+    """Raise a `ValueError` about a line unless a condition holds."""
+    if not condition:
+        raise ValueError(problem)
+
+
 def _record(text: str, header: Sequence[str]) -> dict[str, Any]:
     if header:
         fields = text.split("\t")
-        if len(fields) != len(header):
-            raise ValueError(f"{len(fields)} fields, but the header has {len(header)}")
+        require(len(fields) == len(header), f"{len(fields)} fields, but the header has {len(header)}")
         return dict(zip(header, fields, strict=True))
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError("broken JSON") from None
-    if not isinstance(record, dict):
-        raise ValueError("no JSON object")
-    if any(isinstance(value, str) and re.search("[\ud800-\udfff]", value) for value in record.values()):
-        raise ValueError("half a character (\\ud…)")
-    return record
+    require(isinstance(record, dict), "no JSON object")
+    require(not any(re.search("[\ud800-\udfff]", str(value)) for value in record.values()), "half a character (\\ud…)")
+    return dict(record)
 
 
 def _sentences(record: Mapping[str, Any], names: Sequence[str], clean: Callable[[str], str]) -> tuple[str, ...]:
     sentences = []
     for name in names:
         value = record.get(name.removesuffix("?"))
-        if value is None and name.endswith("?"):
-            continue
-        sentences.append(clean(" ".join(value.split())) if isinstance(value, str) else "")
-        if not sentences[-1]:
-            raise ValueError(f"no text in {name.removesuffix('?')}")
+        if value is not None or not name.endswith("?"):
+            sentences.append(clean(" ".join(value.split())) if isinstance(value, str) else "")
+            require(sentences[-1], f"no text in {name.removesuffix('?')}")
     return tuple(sentences)

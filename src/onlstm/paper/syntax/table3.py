@@ -13,9 +13,8 @@ from onlstm.lm.reader import tokenizer_of
 from onlstm.paper.published import published
 from onlstm.paper.syntax import scoring
 from onlstm.paper.syntax.content import Syneval, SynevalRow
-from onlstm.paper.syntax.loading import load
 from onlstm.paper.syntax.pairs import Report, read_pairs
-from onlstm.paper.syntax.templates import SENTENCES, Item, Row, generate, rows_of
+from onlstm.paper.syntax.templates import SENTENCES, Item, Row, generate, load, rows_of
 
 Case = tuple[Row, Item]
 """A row of the table, and an item that counts in it."""
@@ -71,8 +70,7 @@ def _items(
             raise UserError(f"lexicon {lexicon}: pairs from a file have words of their own")
         items = list(read_pairs(path, on_defect))
     elif lexicon == "in-vocabulary":
-        words = {word for kind in spec.words().values() for forms in kind for word in " ".join(forms).split()}
-        items = list(generate(spec, known=words.intersection(*(tokenizer_of(model).vocabulary for model in models))))
+        items = list(generate(spec, known=set.intersection(*(set(tokenizer_of(model).vocabulary) for model in models))))
     else:
         items = list(generate(spec, lexicon=lexicon))
     if not items:
