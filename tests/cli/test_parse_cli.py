@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 import onlstm.cli.parse  # noqa: F401  (registers the command)
 from onlstm.cli.main import main
+from onlstm.cli.shards import Shard
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.parser import Parser
-from onlstm.shards import Shard
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees import read_brackets
 
@@ -147,10 +147,10 @@ def test_text_may_come_from_anywhere(run, text, tmp_path):
         (("a dog", "--format", "xml"), "--format"),
         (("a dog", "--gates", "lstm"), "only for models with LSTM layers"),
         (("a dog", "--shard", "0/2"), "--shard 0/2: i/n is needed"),
-        (("-", "--shard", "1/2"), "--shard: not with the standard input"),
+        (("-", "--shard", "1/2"), "--shard: not with standard input"),
         (("a dog", "--out", "none/trees.txt"), "--out none/trees.txt: the folder none does not exist"),
-        (("a dog", "--out", "trees.txt.gz"), "--out trees.txt.gz: the file is not packed; name it trees.txt"),
-        (("a dog", "--out", "/"), "--out /: a folder; name a file"),
+        (("a dog", "--out", "trees.txt.gz"), "--out trees.txt.gz: the file is not compressed; name it trees.txt"),
+        (("a dog", "--out", "/"), "--out /: not a file; name a file"),
         (("a dog", "--out", "/dev/null/x", "--shard", "1/2"), "--out /dev/null/x: cannot be made a folder"),
         (("...", "--format", "html"), "no sentence with words"),
         (("a dog", "--threads", "0"), "--threads 0: at least 1"),
@@ -255,7 +255,7 @@ def test_finished_shards_are_left_and_others_made_again(run, text, tmp_path):
     answer(*job)
     whole = part.read_text()
     part.write_text("as it was")
-    assert "done already" in parse(*job).err
+    assert "already finished" in parse(*job).err
     assert part.read_text() == "as it was"
     done = parse(*job, "--decoder", "unbiased")
     assert (done.code, done.err.count("\n")) == (2, 1)

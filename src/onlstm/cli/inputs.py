@@ -5,8 +5,8 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated
 
@@ -85,18 +85,16 @@ def texts(words: Iterable[str]) -> list[Path | str]:
     return named
 
 
-def lines_of(words: Iterable[str]) -> Iterable[str]:
-    """Return the lines of files, of folders' files, of standard input and of sentences, one after the other."""
-    from onlstm.text.sources import read_lines
+def lines_of(words: Iterable[str]) -> Iterator[str]:
+    """Return an iterator over the lines of files, of folders' files, of standard input and of sentences."""
+    from onlstm.text.sources import read_inputs
 
-    def lines(text: Path | str) -> Iterable[str]:
-        if isinstance(text, Path):
-            return read_lines(text)
-        if any("\ud800" <= char <= "\udfff" for char in text):  # what Python makes of other bytes
-            raise UserError("the text is not UTF-8")
-        return text.splitlines() or [""]
+    def checked(line: str, defect: str) -> str:
+        if defect:
+            raise UserError(defect)
+        return line
 
-    return chain.from_iterable(map(lines, texts(words)))
+    return starmap(checked, read_inputs(texts(words)))  # a name without a file is refused at once
 
 
 def exists(name: str) -> bool:

@@ -1,0 +1,67 @@
+"""Shards of a text, which a cluster can lose and run again: their lines, their files and the marks of finished ones."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from onlstm import files
+from onlstm.errors import UserError
+
+
+class Shard(NamedTuple):
+    """Part i, from 1, of n: neighbouring lines, so that the files of all parts together are those of one process."""
+
+    i: int
+    n: int
+
+    @classmethod
+    def of(cls, text: str) -> "Shard":
+        """Return the shard that is written 2/8.
+
+        >>> Shard.of("2/8").lines(100), Shard.of("2/8").file("txt")
+        (range(12, 25), 'part-2-of-8.txt')
+        """
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise UserError(f"--shard {text}: i/n is needed, with i from 1 to n: 1/8, 2/8, …, 8/8")
+        return cls(int(match[1]), int(match[2]))
+
+    def lines(self, total: int) -> range:
+        """Return the numbers of its lines, of `total`."""
+        return range((self.i - 1) * total // self.n, self.i * total // self.n)
+
+    def file(self, suffix: str) -> str:
+        """Return the name of its file; the names of all shards sort in the order of the input."""
+        return f"part-{self.i:0{len(str(self.n))}}-of-{self.n}.{suffix}"
+
+
+class Marker(NamedTuple):
+    """The file beside a shard's that says it is finished, and what its content depends on."""
+
+    path: Path
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, target: Path, run: Path, inputs: Sequence[Path | str], options: dict[str, Any]) -> "Marker":
+        with (run / "model.safetensors").open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        named = [[text.name, text.stat().st_size] if isinstance(text, Path) else text for text in inputs]
+        return cls(target.with_name(f"{target.name}.done"), {"model_sha256": digest, "inputs": named, **options})
+
+    def finished(self) -> bool:
+        """Return whether the shard is finished; with other settings, that is an error."""
+        target = self.path.with_suffix("")
+        try:
+            settings = dict(json.loads(self.path.read_text())["settings"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        if differing := [key for key in self.settings if settings.get(key) != self.settings[key]]:
+            what = ", ".join(differing)
+            raise UserError(f"{target}: finished with other settings ({what}); delete it, or choose another --out")
+        return target.is_file()
+
+    def write(self) -> None:
+        files.write(self.path, files.json_text({"settings": self.settings}) + "\n")
