@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onlstm.errors import UserError
 from onlstm.text.config import TextConfig
 from onlstm.text.corpus import Numbers, WordNumbers
-from onlstm.text.sources import choose_rules, find_sources, looks_tokenised, read_blocks, text_files
+from onlstm.text.sources import choose_rules, find_sources, read_blocks, suitable_profile, text_files
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer, vocabulary
 
 _BOUNDS = (1, 6, 11, 21, 41, 81, 161, 641)
@@ -107,7 +107,7 @@ def examine(
         sample=_sample(text.head, tokenizer),
     )
     median = float(np.median(lengths[lengths > 0])) if words else 0.0
-    messages = chain(text.problems, text.signs(), _problems(diagnosis, text, median, of_run))
+    messages = chain(text.problems, _problems(diagnosis, median, of_run), _mismatches(chosen.profile, text.head))
     return replace(diagnosis, findings=tuple(Finding(*message.split("; ", 1)) for message in messages))
 
 
@@ -116,7 +116,7 @@ class _Text:
 
     def __init__(self, sources: Sequence[str | Path]) -> None:
         self.files: list[Path] = []
-        self.problems: list[str] = []  # with reading, each as "problem; remedy"
+        self.problems: list[str] = []  # each as "problem; remedy"
         for source in sources or text_files(sources):
             try:
                 self.files += text_files([source])
@@ -129,8 +129,6 @@ class _Text:
         first = list(islice(blocks, 1))
         self.blocks = chain(first, blocks)
         self.head = first[0][2][:1000] if first else []
-        self.filled, self.distinct = 0, set[int]()
-        self.places = dict.fromkeys(_SIGNS, (0, ""))  # how many lines show it, and where the first is
 
     def _blocks(self) -> Iterator[tuple[Path, int, list[str]]]:
         """Yield lines with their file and the number of the first."""
@@ -149,28 +147,31 @@ class _Text:
     def count(self, words: WordNumbers) -> tuple[Counter[str], Counter[str], NDArray[np.int64]]:
         """Return the words of the text for the vocabulary, those of the text held out, and how many each line has."""
         numbers: tuple[list[Numbers], list[Numbers]] = ([], [])
+        filled, distinct = 0, set[int]()
+        signs: dict[str, tuple[int, str]] = {}  # how many lines show it, and where the first is
         for path, first, lines in self.blocks:
             parts: tuple[list[str], list[str]] = ([], [])
             for line in lines:
-                filled = bool(line.strip())
-                self.filled += filled  # every other line may be blank: only filled ones are counted
-                parts[path in self.others if self.others else filled and self.filled % 20 == 0].append(line)
+                blank = not line or line.isspace()
+                if not blank:
+                    filled += 1
+                    distinct.add(hash(line))
+                parts[path in self.others if self.others or blank else filled % 20 == 0].append(line)
+            for name, (pattern, _) in _SIGNS.items():
+                if hits := [number for number, line in enumerate(lines, first) if re.search(pattern, line)]:
+                    count, place = signs.get(name, (0, f"{path}:{hits[0]}"))
+                    signs[name] = count + len(hits), place
             for part, some in zip(numbers, parts, strict=True):
                 part.append(words.of_lines(some, blank_lines=True))
-            self.distinct.update(hash(line) for line in lines if line.strip())
-            for name, (pattern, _) in _SIGNS.items():
-                hits = [number for number, line in enumerate(lines, first) if re.search(pattern, line)]
-                count, place = self.places[name]
-                self.places[name] = count + len(hits), place or f"{path}:{hits[0]}" if hits else place
+        if any("not UTF-8" in problem for problem in self.problems):
+            signs.pop(_REPLACED, None)
+        for name, (count, place) in signs.items():
+            self.problems.append(f"{name} in {count:,} line{'s' * (count > 1)}, first in {place}; {_SIGNS[name][1]}")
+        if len(distinct) < 0.8 * filled:
+            share = f"{1 - len(distinct) / filled:.0%} of the lines are repeated"
+            self.problems.append(f"{share}; remove duplicates before you split the text: awk '!seen[$0]++'")
         lengths = [np.diff(np.flatnonzero(block == 0), prepend=-1) - 1 for block in chain(*numbers)]
         return words.counts(numbers[0]), words.counts(numbers[1]), np.concatenate([np.zeros(0, np.int64), *lengths])
-
-    def signs(self) -> Iterator[str]:
-        """Yield the signs that some lines show."""
-        for name, (count, place) in self.places.items():
-            explained = name == _REPLACED and any("not UTF-8" in problem for problem in self.problems)
-            if count and not explained:
-                yield f"{name} in {count:,} line{'s' * (count > 1)}, first in {place}; {_SIGNS[name][1]}"
 
 
 def _percent_unknown(counts: Counter[str], known: set[str]) -> float | None:
@@ -191,8 +192,8 @@ def _sample(lines: list[str], tokenizer: Tokenizer) -> tuple[tuple[tuple[str, bo
     return tuple(tuple((token.text, token.id != tokenizer.unk_id) for token in line) for line in tokens)
 
 
-def _problems(d: Diagnosis, text: _Text, median: float, of_run: bool) -> Iterator[str]:
-    """Yield what is wrong with the text as a whole, each as "problem; remedy"."""
+def _problems(d: Diagnosis, median: float, of_run: bool) -> Iterator[str]:
+    """Yield what is wrong with the text as a whole."""
     if not d.words:
         yield "no words at all; name a file with text in it"
         return
@@ -203,9 +204,6 @@ def _problems(d: Diagnosis, text: _Text, median: float, of_run: bool) -> Iterato
         yield f"{long}: paragraphs, not sentences; put one sentence on a line, at least before parsing"
     if median < 2 and d.words > 20:
         yield "most lines have one word; join the words of a sentence on one line"
-    if len(text.distinct) < 0.8 * text.filled:
-        share = 1 - len(text.distinct) / text.filled
-        yield f"{share:.0%} of the lines are repeated; remove duplicates before you split it: awk '!seen[$0]++'"
     unknown = d.unknown if d.held_out_unknown is None else d.held_out_unknown
     if unknown > 10:
         remedy = "use text like the run's" if of_run else "use a larger vocabulary, or more text"
@@ -214,15 +212,14 @@ def _problems(d: Diagnosis, text: _Text, median: float, of_run: bool) -> Iterato
         yield f"no unknown word to train {UNK} on; leave rare words out: a minimum count of 2, or a vocabulary size"
     if d.vocabulary > 100_000 and not of_run:
         yield f"a vocabulary of {d.vocabulary:,} makes a large, slow model; limit it to 30,000 or 50,000"
-    yield from _mismatches(d.profile, text.head)
 
 
 def _mismatches(profile: str, head: list[str]) -> Iterator[str]:
-    """Yield where the profile does not suit the kind, case or script of the text."""
-    sign, raw, text = looks_tokenised(head), profile != "pretokenized", "\n".join(head)
-    if sign and profile == "generic":
+    """Yield where the profile does not suit the kind, case or script of the first lines."""
+    (suitable, sign), raw, text = suitable_profile(head), profile != "pretokenized", "\n".join(head)
+    if suitable == "pretokenized" and profile == "generic":
         yield f"looks tokenised already ({sign}), but the profile is generic; use the profile pretokenized"
-    if not sign and not raw and text.count(", ") - text.count(" , ") > 2:
+    if suitable == "generic" and not raw and text.count(", ") - text.count(" , ") > 2:
         yield "looks raw (words end in commas), but the profile is pretokenized; use generic, or ptb-en for English"
     if 20 < sum(map(str.isupper, text)) > 9 * sum(map(str.islower, text)):
         yield "upper case only; use generic or ptb-en, which ignore case, or put the text in lower case"

@@ -46,9 +46,8 @@ def read_inputs(inputs: Iterable[Path | str]) -> Iterator[tuple[str, str]]:
     """Yield the lines of files (paths) and of sentences (strings), each with a message if it is not UTF-8."""
     for source in inputs:
         defects: dict[int, str] = {}
-        blocks = read_blocks(source, defects)
-        if isinstance(source, str):
-            blocks = iter([_decoded(source.encode("utf-8", "surrogateescape"), "sentence", 1, defects)])
+        typed = source.encode("utf-8", "surrogateescape") if isinstance(source, str) else None
+        blocks = read_blocks(source, defects) if typed is None else [_decoded(typed, "sentence", 1, defects) or [""]]
         for number, line in enumerate(chain.from_iterable(blocks), 1):
             yield line, defects.pop(number, "")
 
@@ -61,16 +60,20 @@ def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: s
             replacement characters; by default such a line is an error.
         name: what messages call the file.
     """
-    name = name or name_of(path)
+    name, number = name or name_of(path), 1
     try:
         with ExitStack() as stack:
             raw: Any = sys.stdin.buffer if str(path) == "-" else stack.enter_context(io.FileIO(path))
-            if raw.isatty():
-                yield from _blocks(lambda _: raw.readline(), name, defects)
-            else:
-                file = io.BufferedReader(raw)
-                stack.callback(file.detach)  # so that the standard input stays open
-                yield from _blocks(unpacked(file).read, name, defects)
+            file = io.BufferedReader(raw)
+            stack.callback(file.detach)  # so that the standard input stays open
+            text = raw if raw.isatty() else unpacked(file)
+            while data := raw.readline() if text is raw else text.read(_BLOCK) + text.readline(LONGEST):
+                lines = _decoded(data, name, number, defects)
+                number += len(lines)
+                if len(data) > LONGEST and not data.endswith(b"\n"):
+                    long = f"a line of more than {LONGEST >> 20} MB"
+                    raise UserError(f"{name}:{number - 1}: {long}; put one sentence on a line")
+                yield lines
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise UserError(f"{name}: broken or truncated archive ({error}); download or compress it again") from None
     except FileNotFoundError:
@@ -79,34 +82,13 @@ def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: s
         raise UserError(f"{name}: cannot be read ({error.strerror or error}); check its permissions") from None
 
 
-def _blocks(read: Callable[[int], bytes], name: str, defects: dict[int, str] | None) -> Iterator[list[str]]:
-    number, rest = 1, b""
-    while True:
-        data = read(_BLOCK)
-        whole, end, rest = (rest + data).rpartition(b"\n") if data else (rest, b"", b"")
-        if whole or end:
-            whole = whole.replace(b"\r\n", b"\n").removesuffix(b"\r").replace(b"\r", b"\n")
-            lines = _decoded(whole, name, number, defects)
-            if number == 1:
-                lines[0] = lines[0].removeprefix("\ufeff")
-            number += len(lines)
-            yield lines
-        if len(rest) > LONGEST:
-            raise UserError(f"{name}:{number}: a line of more than {LONGEST >> 20} MB; put one sentence on a line")
-        if not data:
-            return
-
-
 def _decoded(data: bytes, name: str, first: int, defects: dict[int, str] | None) -> list[str]:
     """Return the lines of a block whose first line has the number `first`."""
-    try:
-        return data.decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        utf16 = first == 1 and data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines, first):
+    utf16 = first == 1 and data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    lines = []
+    for number, line in enumerate(data.splitlines(), first):
         try:
-            line.decode("utf-8")
+            lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             column = len(line[: error.start].decode("utf-8")) + 1
             message = f"{name}:{number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {column}); "
@@ -114,7 +96,10 @@ def _decoded(data: bytes, name: str, first: int, defects: dict[int, str] | None)
             if defects is None or utf16:
                 raise UserError(message) from None
             defects[number] = message
-    return [line.decode("utf-8", "replace") for line in lines]
+            lines.append(line.decode("utf-8", "replace"))
+    if first == 1 and lines:
+        lines[0] = lines[0].removeprefix("\ufeff")
+    return lines
 
 
 def text_files(sources: Sequence[str | Path]) -> list[Path]:
@@ -189,23 +174,24 @@ def parts_of_lines(total: int, held_out: Sequence[str]) -> Callable[[int], str]:
 
 def choose_rules(config: TextConfig, lines: Iterable[str]) -> tuple[Rules, str]:
     """Return the rules of the profile and why it is this one; the first thousand lines decide for "auto"."""
-    if config.profile != "auto":
-        return rules(config.profile, config.punctuation), "as requested"
-    sign = "" if config.punctuation else looks_tokenised(islice(lines, 1000))
-    reason = sign or "the text does not look tokenised"
-    return rules("pretokenized" if sign else "generic", config.punctuation), reason
+    profile, reason = str(config.profile), "as requested"
+    if profile == "auto":
+        profile, reason = suitable_profile(() if config.punctuation else islice(lines, 1000))
+    return rules(profile, config.punctuation), reason
 
 
-def looks_tokenised(lines: Iterable[str]) -> str:
-    """Return why a text looks as if it were split into words already; empty if it does not.
+def suitable_profile(lines: Iterable[str]) -> tuple[str, str]:
+    """Return pretokenized for lines that are split into words already, else generic, and why.
 
-    >>> looks_tokenised(["the old man , he said , ca n't hear ."])
-    "n't stands as a word"
+    >>> suitable_profile(["the old man , he said , ca n't hear ."])
+    ('pretokenized', "n't stands as a word")
     """
     words = Counter(word for line in lines for word in line.split())
     for sign in (UNK, "@-@", "@,@", "n't", "-LRB-"):
         if words[sign]:
-            return f"{sign} stands as a word"
+            return "pretokenized", f"{sign} stands as a word"
     spaced = words[","] + words["."]
     attached = sum(count for word, count in words.items() if len(word) > 1 and word.endswith(","))
-    return "punctuation stands apart from words" if spaced >= 3 and spaced > 10 * attached else ""
+    if spaced >= 3 and spaced > 10 * attached:
+        return "pretokenized", "punctuation stands apart from words"
+    return "generic", "the text does not look tokenised"
