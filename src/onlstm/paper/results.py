@@ -85,18 +85,19 @@ def save(
     """Write a result file and return its JSON object; fields of the content that are None are left out."""
     import torch
 
-    origin = Origin(
-        kind=kind,
-        name=name or path.stem,
-        command=command,
-        versions={"onlstm": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        seed=seed,
-        seconds=seconds,
-        threads=torch.get_num_threads(),
-        machine=_machine(),
-    )
-    head = {key: value for key, value in plain(origin).items() if key != "notes"}
-    record: dict[str, Any] = {"format_version": FORMAT_VERSION} | head | plain(content, sparse=True) | {"notes": []}
+    record: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "name": name or path.stem,
+        "command": command,
+        "versions": {"onlstm": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "seed": seed,
+        "seconds": seconds,
+        "threads": torch.get_num_threads(),
+        "machine": _machine(),
+        **plain(content, sparse=True),
+        "notes": [],
+    }
     files.write(path, files.json_text(record) + "\n")
     return record
 
