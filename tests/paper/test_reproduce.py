@@ -57,8 +57,7 @@ def test_every_line_is_a_command_with_a_recipe_and_a_place_for_its_result(target
         name, *words = shlex.split(line)
         command, bound, _ = app.parse_args(list(joined(words)), exit_on_error=False, print_error=False)
         assert (name, command.__name__) == ("onlstm", words[0])
-        options = bound.arguments.get("options")
-        assert (options.threads if options else bound.arguments["threads"]) == 1
+        assert (bound.arguments.get("threads") or bound.arguments["options"].threads) == 1
         step = Step(words=tuple(words))
         assert step.out is None or step.out.parts[0] == "o u t"
         if words[0] == "train":
