@@ -119,7 +119,7 @@ def _folder(request: Request) -> Iterator[None]:
     """Hold the run's folder; leave none behind if nothing got into it."""
     path = request.out
     with checkpoint.lock(path):
-        files.clear_halves(path, checkpoint.NAME, folder.WEIGHTS, folder.CONFIG, folder.TOKENIZER, "result.json")
+        files.remove_temporary(path, checkpoint.NAME, folder.WEIGHTS, folder.CONFIG, folder.TOKENIZER, "result.json")
         there = {item.name for item in path.iterdir()} - {".lock"}
         if not request.resume and not there <= {"corpus"}:
             run = checkpoint.NAME in there or folder.WEIGHTS in there

@@ -197,7 +197,7 @@ def _train(
 ) -> signal.Signals | None:
     """Train a job, test its best weights and write its result; return the signal that ended it early."""
     with checkpoint.lock(folder), fit.Stop() as stop:
-        files.clear_halves(folder, checkpoint.NAME, WEIGHTS, CONFIG, "result.json")
+        files.remove_temporary(folder, checkpoint.NAME, WEIGHTS, CONFIG, "result.json")
         begun = (folder / checkpoint.NAME).exists()
         if begun and not resume:
             raise UserError(f"{folder}: there is a run already: continue it with --resume, or name another --out")
