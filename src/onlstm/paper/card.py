@@ -15,7 +15,7 @@ from onlstm.lm.model import LanguageModel
 from onlstm.paper import report, training_result
 from onlstm.paper.parsing.content import Content, TableRow
 from onlstm.paper.results import Result, result
-from onlstm.paper.tables import Table, network, number
+from onlstm.paper.tables import Table, number
 
 CARD = "README.md"
 _RULE = "on-lstm"
@@ -83,19 +83,16 @@ def _trust(scores: Sequence[_Score]) -> str:
 
 
 def _facts(model: LanguageModel, trained: Result[training_result.Content]) -> dict[str, str]:
-    config, origin, content = model.config, trained.origin, trained.content
-    data, numbers = content.data, content.numbers
+    data = trained.content.data
     words = [f"{name} {split.words:,}" for name in ("train", "valid", "test") if (split := getattr(data, name))]
-    perplexities = [f"valid {numbers.valid_perplexity:.2f}"]
-    perplexities += [f"test {numbers.test_perplexity:.2f}"] if numbers.test_perplexity is not None else []
-    sizes = network(config.rnn, (config.embedding_size, *config.sizes))
+    cells = training_result.cells(trained)
     return {
-        "model": f"{sizes}, {content.parameters:,} parameters",
-        "trees": f"of the distances of layer {config.parse_layer}",
-        "words": f"{config.vocab_size:,}, found by the profile `{data.profile}`",
+        **{key: cells[key] for key in ("model", "parameters", "epochs (best)", "minutes")},
+        "perplexity": f"validation {cells['validation']}, test {cells['test']} (per token with `<eos>`)",
+        "training": f"`{trained.origin.command}`",
         "text": f"{data.name or 'unnamed'}; words: {', '.join(words)}",
-        "training": f"`{origin.command}`; {numbers.epochs} epochs, {origin.seconds / 3600:.1f} hours",
-        "perplexity": f"{', '.join(perplexities)} (per token with `<eos>`)",
+        "vocabulary": f"{model.config.vocab_size:,} words, found by the profile `{data.profile}`",
+        "trees": f"of the distances of layer {model.config.parse_layer}",
     }
 
 

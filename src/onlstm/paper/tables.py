@@ -62,15 +62,15 @@ def _padded(cell: str, width: int, right: bool) -> str:
     return space + cell if right else cell + space
 
 
-def number(value: float | None, digits: int = 1, unit: str = "") -> str:
+def number(value: float | None, digits: int = 1) -> str:
     """Return a number for a cell.
 
-    >>> number(51.84), number(None), number(3.2, 0, "%")
-    ('51.8', '–', '3%')
+    >>> number(51.84), number(None), number(3.2, 0)
+    ('51.8', '–', '3')
     """
     if value is None or math.isnan(value):
         return NONE
-    return f"{value:.{digits}f}{unit}" if abs(value) < 1e6 else f"{value:.1e}{unit}"
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.1e}"
 
 
 def network(rnn: str, sizes: Sequence[int]) -> str:

@@ -104,7 +104,7 @@ def summary(results: Results) -> list[str]:
     columns = ["parameters", "validation", "test"]
     quoted = Table(head=["published", *columns], rows=[[row.row, *row.cells(*columns)] for row in rows])
     head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
-    ours = [[text, *(_cells(run)[column] for column in head)] for text, runs in _by_text(results) for run in runs]
+    ours = [[text, *(cells(run)[column] for column in head)] for text, runs in _by_text(results) for run in runs]
     return ["Penn Treebank:", quoted.markdown(), "Here:", Table(head=["text", *head], rows=ours).markdown()]
 
 
@@ -116,24 +116,14 @@ def details(results: Results) -> list[str]:
         splits = {"train": data.train, "valid": data.valid, "test": data.test}
         sizes = [f"{name} {part.tokens:,} tokens (sha256 {part.sha256[:12]})" for name, part in splits.items() if part]
         blocks += [f"### {text}", f"Profile `{data.profile}`, vocabulary {data.vocabulary:,}; {', '.join(sizes)}."]
-        rows = [_cells(run) for run in runs]
+        rows = [cells(run) for run in runs]
         blocks.append(Table(head=list(rows[0]), rows=[list(row.values()) for row in rows]).markdown())
         blocks += [*_settings(runs), *_trials(runs)]
         blocks += ["Validation perplexity (training loss in nats) by epoch:", _curves(runs).markdown()]
     return blocks
 
 
-def _by_text(results: Results) -> list[tuple[str, list[Result[Content]]]]:
-    """Return the runs on each text, the Penn Treebank first."""
-    texts: dict[tuple[str, ...], list[Result[Content]]] = {}
-    for result in results:
-        data = result.content.data
-        texts.setdefault((data.train.sha256, data.valid.sha256, str(data.vocabulary)), []).append(result)
-    groups = [(named(runs[0].content.data.name) or f"Text {k}", runs) for k, runs in enumerate(texts.values(), 1)]
-    return sorted(groups, key=lambda group: group[0] != named("ptb-lm"))
-
-
-def _cells(run: Result[Content]) -> dict[str, str]:
+def cells(run: Result[Content]) -> dict[str, str]:
     """Return a run's cells by column."""
     config, numbers = run.content.model, run.content.numbers
     return {
@@ -147,6 +137,16 @@ def _cells(run: Result[Content]) -> dict[str, str]:
         "validation": number(numbers.valid_perplexity, 2),
         "test": number(numbers.test_perplexity, 2),
     }
+
+
+def _by_text(results: Results) -> list[tuple[str, list[Result[Content]]]]:
+    """Return the runs on each text, the Penn Treebank first."""
+    texts: dict[tuple[str, ...], list[Result[Content]]] = {}
+    for result in results:
+        data = result.content.data
+        texts.setdefault((data.train.sha256, data.valid.sha256, str(data.vocabulary)), []).append(result)
+    groups = [(named(runs[0].content.data.name) or f"Text {k}", runs) for k, runs in enumerate(texts.values(), 1)]
+    return sorted(groups, key=lambda group: group[0] != named("ptb-lm"))
 
 
 def _settings(runs: Results) -> list[str]:
