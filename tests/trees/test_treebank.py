@@ -279,7 +279,7 @@ def test_mistakes(tmp_path):
     with pytest.raises(UserError, match=r"no treebank files in .*empty$"):
         read_treebank(tmp_path / "empty")
     (tmp_path / "empty.mrg").write_text("\n")
-    with pytest.raises(UserError, match=r"empty.mrg: no trees of profile ptb \(brackets\) in it; choose another"):
+    with pytest.raises(UserError, match=r"empty.mrg: no trees of profile ptb \(brackets\); choose another"):
         read_treebank(tmp_path / "empty.mrg")
 
 

@@ -102,7 +102,7 @@ def test_auto_passes_over_other_xml(tmp_path):
     (tmp_path / "trees.xml").write_bytes(corpus(OWL))
     treebank = read_treebank(tmp_path, strict=True)
     assert (treebank.profile, treebank.sources, treebank.skipped) == (TIGER, ("trees.xml:3",), {})
-    with pytest.raises(UserError, match=r"align.xml: no trees of profile tiger \(tiger-xml\) in it"):
+    with pytest.raises(UserError, match=r"align.xml: no trees of profile tiger \(tiger-xml\); choose"):
         read_treebank(tmp_path / "align.xml", profile="tiger")
 
 

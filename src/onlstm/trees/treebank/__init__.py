@@ -5,17 +5,18 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain, compress
 from pathlib import Path, PurePosixPath
 from typing import Literal, get_args
 
 from onlstm import archive
-from onlstm.errors import UserError, one_of
+from onlstm.errors import UserError, at_least_one, one_of
 from onlstm.trees.tree import Tree, TreebankError
 from onlstm.trees.treebank.brackets import read_text
 from onlstm.trees.treebank.graphs import read_xml
-from onlstm.trees.treebank.profile import Profile, load_profile, matcher, profiles
+from onlstm.trees.treebank.profile import Profile, load_profile, profiles
 from onlstm.trees.treebank.sentence import Defect, Sentence, build
 
 __all__ = ["Profile", "Split", "Treebank", "load_profile", "profiles", "read_treebank"]
@@ -25,8 +26,11 @@ Split = Literal["all", "wsj10", "test", "valid"]
 _SECTIONS = {"test": "23", "valid": "22"}
 _WSJ_FILE = re.compile(r"wsj_(\d\d)\d\d\.[^/]*", re.IGNORECASE)
 _PACKED = re.compile(r"\.(gz|xz|bz2)$")
-_XML = ((b"<alpino", "alpino"), (b"<corpus", "tiger"), (b"<terminals", "tiger"))
-_SINICA = re.compile(rb"^#[0-9]+:\S*\[[0-9]+\] [^\s(]+\(", re.MULTILINE)
+_FORMATS = {  # what tells a format that only one profile has
+    "alpino": re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?=<)(?s:.*?)<alpino"),
+    "tiger": re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?=<)(?s:.*?)<(?:corpus|terminals)"),
+    "sinica": re.compile(rb"^#[0-9]+:\S*\[[0-9]+\] [^\s(]+\(", re.MULTILINE),
+}
 _LEAF = re.compile(rb"\(\s*([^\s()]+)\s+[^\s()][^()]*\)")
 _ENOUGH = 0.8  # of the leaves: a profile that knows fewer tags is not the treebank's own
 _PENN = 0.999  # the same for the Penn Treebank, which has a few slips
@@ -72,7 +76,7 @@ class Treebank:
         kind = profile or self.profile
         if (kind, punctuation) == (self.profile, self.punctuation):
             return self
-        views = [build(s.leaves, s.brackets, s.line, kind, punctuation, s.gaps) for s in self.sentences]
+        views = [build(s.leaves, s.brackets, s.line, s.gaps, kind, punctuation) for s in self.sentences]
         sentences = tuple(view for view in views if isinstance(view, Sentence))
         sources = tuple(compress(self.sources, [isinstance(view, Sentence) for view in views]))
         return replace(self, profile=kind, punctuation=punctuation, sentences=sentences, sources=sources)
@@ -101,28 +105,32 @@ def read_treebank(
             markup, bytes in another encoding); by default defects are skipped and counted.
     """
     one_of("split", split, get_args(Split))
-    if max_len is not None and max_len < 1:
-        raise UserError(f"max_len {max_len}: at least 1 is needed")
+    if max_len is not None:
+        at_least_one(max_len=max_len)
     limit = min(max_len or 10, 10) if split == "wsj10" else max_len
-    kind, files = _opened(Path(path), profile, split)
-    sentences, sources = list[Sentence](), list[str]()
-    skipped, tags = Counter[str](), Counter[str]()
-    for name, item in _items(files, kind, punctuation, strict):
-        if isinstance(item, Defect):
-            skipped[item.what] += 1
-            continue
-        tags.update([tag for tag, _ in item.leaves])
-        if not item.length:
-            skipped["no words"] += 1
-        elif limit and item.length > limit:
-            skipped[f"more than {limit} words"] += 1
-        else:
-            sentences.append(item)
-            sources.append(f"{name}:{item.line}")
+    files: Iterable[archive.Member]
+    if profile == "auto":
+        files = list(_files(Path(path), Profile(name="auto"), split))
+        kind = _fitting([file.data for file in files])
+    else:
+        kind = profile if isinstance(profile, Profile) else load_profile(profile)
+        files = _files(Path(path), kind, split)
+    sentences, sources, skipped, tags = list[Sentence](), list[str](), Counter[str](), Counter[str]()
+    for file in files:
+        for item in _items(file, kind, punctuation, strict):
+            if isinstance(item, Defect):
+                skipped[item.what] += 1
+                continue
+            tags.update([tag for tag, _ in item.leaves])
+            if not item.length:
+                skipped["no words"] += 1
+            elif limit and item.length > limit:
+                skipped[f"more than {limit} words"] += 1
+            else:
+                sentences.append(item)
+                sources.append(f"{file.name}:{item.line}")
     if not sentences and not skipped:
-        raise UserError(
-            f"{path}: no trees of profile {kind.name} ({kind.format}) in it; choose another file or profile"
-        )
+        raise UserError(f"{path}: no trees of profile {kind.name} ({kind.format}); choose another file or profile")
     return Treebank(
         profile=kind,
         split=split,
@@ -132,15 +140,6 @@ def read_treebank(
         skipped=dict(skipped),
         warnings=_doubts(kind, tags),
     )
-
-
-def _opened(path: Path, profile: str | Profile, split: Split) -> tuple[Profile, Iterable[archive.Member]]:
-    """Return how to read the files, and the files."""
-    if profile == "auto":
-        files = list(_files(path, Profile(name="auto"), split))
-        return _fitting([file.data for file in files]), files
-    kind = profile if isinstance(profile, Profile) else load_profile(profile)
-    return kind, _files(path, kind, split)
 
 
 def _files(path: Path, profile: Profile, split: Split) -> Iterator[archive.Member]:
@@ -154,8 +153,7 @@ def _of_profile(names: list[str], profile: Profile) -> list[str]:
     """Return the names that match the first of the profile's patterns that any does, or all but READMEs."""
     base = {name: _PACKED.sub("", PurePosixPath(name).name.lower()) for name in names}
     for pattern in profile.files:
-        matches = matcher((pattern.lower(),))
-        if chosen := [name for name in names if matches(base[name])]:
+        if chosen := [name for name in names if fnmatchcase(base[name], pattern.lower())]:
             return chosen
     return [name for name in names if not base[name].startswith("readme")]
 
@@ -176,11 +174,9 @@ def _of_split(names: list[str], split: Split, path: Path) -> list[str]:
 
 def _fitting(files: list[bytes]) -> Profile:
     """Return the profile for the files, by their format or leaves: the Penn Treebank's, or the one that knows most."""
-    for mark, name in _XML:
-        if any(data.removeprefix(BOM_UTF8).lstrip().startswith(b"<") and mark in data for data in files):
+    for name, sign in _FORMATS.items():
+        if any(sign.search(data) for data in files):
             return load_profile(name)
-    if any(_SINICA.search(data) for data in files):
-        return load_profile("sinica")
     counts = Counter(chain.from_iterable(_LEAF.findall(data) for data in files))
     tags = Counter({tag.decode("utf-8", "replace"): count for tag, count in counts.items()})
     penn = load_profile("ptb")
@@ -206,32 +202,29 @@ def _doubts(profile: Profile, tags: Counter[str]) -> tuple[str, ...]:
     return (f"profile {profile.name} knows {share:.0%} of the leaves' tags, not {listed}; {way}",)
 
 
-def _items(
-    files: Iterable[archive.Member], profile: Profile, punctuation: bool, strict: bool
-) -> Iterator[tuple[str, Sentence | Defect]]:
-    """Yield what the files hold, with their names; if `strict`, raise at the first defect."""
-    for name, _, data in files:
-        if profile.format == "brackets":
-            items = read_text(_decoded(name, data, profile, strict), profile, punctuation)
-        else:
-            text = _decoded(name, data, profile, strict=True) if profile.encoding else data
-            items = read_xml(text, profile, punctuation)
-        for item in items:
-            if strict and isinstance(item, Defect):
-                raise TreebankError(f"{name}:{item.line}: {item.what}")
-            yield name, item
+def _items(file: archive.Member, profile: Profile, punctuation: bool, strict: bool) -> Iterator[Sentence | Defect]:
+    """Yield what the file holds; if `strict`, raise at the first defect."""
+    if profile.format == "brackets":
+        items = read_text(_decoded(file, profile, strict), profile, punctuation)
+    else:
+        items = read_xml(_decoded(file, profile) if profile.encoding else file.data, profile, punctuation)
+    for item in items:
+        if strict and isinstance(item, Defect):
+            raise TreebankError(f"{file.name}:{item.line}: {item.what}")
+        yield item
 
 
-def _decoded(name: str, data: bytes, profile: Profile, strict: bool) -> str:
+def _decoded(file: archive.Member, profile: Profile, strict: bool = True) -> str:
     """Return a file's text; if not `strict`, a few bytes may be wrong and become lone surrogates."""
-    encoding = profile.encoding or "utf-8"
-    data = data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n")
+    data = file.data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n")
+    encoding = profile.encoding or "UTF-8"
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         text = data.decode(encoding, "surrogateescape")
         if strict or sum("\udc80" <= char <= "\udcff" for char in text) > _UNDECODED * len(text):
             line = data.count(b"\n", 0, error.start) + 1
-            what = f"not {profile.encoding or 'UTF-8'}, as profile {profile.name} expects"
-            raise TreebankError(f"{name}:{line}: {what}; choose one with the right encoding, or write it") from None
+            way = "choose one with the right encoding, or write it"
+            what = f"not {encoding}, as profile {profile.name} expects"
+            raise TreebankError(f"{file.name}:{line}: {what}; {way}") from None
         return text

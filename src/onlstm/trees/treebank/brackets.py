@@ -4,7 +4,7 @@ Files come with defects, and one broken tree must not cost the others: the reade
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from sys import intern
 
 from onlstm.trees.tree import TreebankError
@@ -35,49 +35,37 @@ def read_text(text: str, profile: Profile, punctuation: bool = False) -> Iterato
     comment = re.compile(rf"^(?:{'|'.join(map(re.escape, profile.comments)) or '(?!)'}).*", re.MULTILINE)
     for match in comment.finditer(text):
         yield Defect("comment", text.count("\n", 0, match.start()) + 1)
-    text = comment.sub("", text)
-    undecoded = bool(_UNDECODED.search(text))
-    line, place = 1, 0
-    for start, piece, balanced in _pieces(text):
-        line += text.count("\n", place, start)
-        place = start
+    line = 1
+    for piece, balanced in _pieces(comment.sub("", text)):
         if not balanced:
             yield Defect('unclosed "("' if piece.count("(") > piece.count(")") else '")" without "("', line)
-        elif undecoded and _UNDECODED.search(piece):
+        elif not piece.isascii() and _UNDECODED.search(piece):
             yield Defect(f"not {profile.encoding or 'UTF-8'}", line)
         elif piece.startswith("("):
             try:
-                leaves, brackets = _parse(piece, profile.fields)
+                yield build(*_parse(piece, profile), line, 0, profile, punctuation)
             except TreebankError as error:
                 yield Defect(str(error), line)
-            else:
-                yield build(leaves, brackets, line, profile, punctuation)
         else:
-            for k, outside in enumerate(piece.split("\n")):
-                if outside and not outside.isspace():
-                    yield Defect("text outside brackets", line + k)
+            outside = enumerate(piece.split("\n"), start=line)
+            yield from (Defect("text outside brackets", k) for k, content in outside if content.strip())
+        line += piece.count("\n")
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield the place and text of each outermost bracket and of what stands between them, and whether it balances."""
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield all of the text in order, as outermost brackets and what stands between, and whether each balances."""
     whole = _balanced(text)
-    offset = 0
     for block in [text] if whole else _TREE_START.split(text):
         balanced = whole or _balanced(block)
         place = depth = 0
         for bracket in _BRACKET.finditer(block) if balanced else ():
-            if bracket[0] == "(":
-                if depth == 0:
-                    yield offset + place, block[place : bracket.start()], True
-                    place = bracket.start()
-                depth += 1
-            else:
-                depth -= 1
-                if depth == 0:
-                    yield offset + place, block[place : bracket.end()], True
-                    place = bracket.end()
-        yield offset + place, block[place:], balanced
-        offset += len(block)
+            before = depth
+            depth += 1 if bracket[0] == "(" else -1
+            if not before or not depth:
+                end = bracket.end() if before else bracket.start()
+                yield block[place:end], True
+                place = end
+        yield block[place:], balanced
 
 
 def _balanced(text: str) -> bool:
@@ -89,38 +77,31 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
-def _parse(piece: str, names: Sequence[str]) -> tuple[tuple[Leaf, ...], tuple[Bracket, ...]]:
+def _parse(piece: str, profile: Profile) -> tuple[tuple[Leaf, ...], tuple[Bracket, ...]]:
     """Return the leaves of one balanced bracket and the brackets over them, in preorder."""
-    leaves: list[Leaf] = []
-    starts: list[int] = []  # of the nodes: their first leaves, ends and labels
-    ends: list[int] = []
-    labels: list[str] = []
-    path: list[int] = []  # the open ones, by index
-    fields: list[str] = []  # the tokens since the last bracket
-    which, most = names.index("word"), len(names)
+    leaves, nodes = list[Leaf](), list[Bracket]()
+    path = list[int]()  # the open nodes, by index
+    fields = list[str]()  # the tokens since the last bracket
     for tag, word, label, closing, token in _TOKEN.findall(piece):
         if token:
             if not token.isspace():  # no-break spaces may be in a word, but files are indented with them too
                 fields.append(token)
             continue
-        leaf = closing and starts[path[-1]] == len(leaves)
+        start, _, name = nodes[path[-1]] if closing else (0, 0, "")
+        leaf = closing and start == len(leaves)
         if fields and not leaf:
             raise TreebankError("word beside brackets")
         if tag and not word.isspace():
             leaves.append((intern(tag), intern(word)))  # few are distinct: this halves a large treebank
         elif not closing and not tag:
-            path.append(len(starts))
-            starts.append(len(leaves))
-            ends.append(0)
-            labels.append(intern(label))
+            path.append(len(nodes))
+            nodes.append((len(leaves), 0, intern(label)))
         elif closing and not leaf:
-            ends[path.pop()] = len(leaves)
-        elif 0 < len(fields) <= most:
-            path.pop()
-            starts.pop()
-            ends.pop()
-            leaves.append((labels.pop(), fields[min(which, len(fields) - 1)]))
+            nodes[path.pop()] = (start, len(leaves), name)
+        elif 0 < len(fields) <= len(profile.fields):
+            del nodes[path.pop()]
+            leaves.append((name, fields[min(profile.fields.index("word"), len(fields) - 1)]))
             fields.clear()
         else:
             raise TreebankError("leaf of too many parts" if fields else "empty brackets")
-    return tuple(leaves), tuple(zip(starts, ends, labels, strict=True))
+    return tuple(leaves), tuple(nodes)

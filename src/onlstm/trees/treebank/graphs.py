@@ -5,7 +5,8 @@ entities that grow without end are an error to it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
 from onlstm.trees.tree import TreebankError
@@ -14,20 +15,12 @@ from onlstm.trees.treebank.sentence import Bracket, Defect, Leaf, Sentence, buil
 
 _CHUNK = 1 << 16
 
-Event = tuple[int, str, dict[str, str] | None]
 
+class _Graph(NamedTuple):
+    """One sentence; its leaves and nodes are known by the file's own ids, or by their elements."""
 
-@dataclass(kw_only=True)
-class _Graph:
-    """One sentence; ids are the file's own, or numbers."""
-
-    line: int
-    leaves: dict[str, Leaf] = field(default_factory=dict)
-    """In order."""
-    labels: dict[str, str] = field(default_factory=dict)
-    """Of the nodes."""
-    edges: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """From a node, to its children, as (id, label); secondary ones are not among them."""
+    leaves: dict[object, Leaf]  # in order
+    nodes: dict[object, tuple[str, Sequence[tuple[object, str]]]]  # label; children, with the labels of the edges
 
 
 def read_xml(data: bytes | str, profile: Profile, punctuation: bool = False) -> Iterator[Sentence | Defect]:
@@ -36,109 +29,98 @@ def read_xml(data: bytes | str, profile: Profile, punctuation: bool = False) -> 
     Bytes are in the encoding that they declare, which must be one of the few that expat knows.
     A file without sentences of the profile's format yields nothing: other XML often lies beside the trees.
     """
-    graphs = _tiger if profile.format == "tiger-xml" else _alpino
+    name, read = ("s", _tiger) if profile.format == "tiger-xml" else ("alpino_ds", _alpino)
     try:
-        for graph in graphs(_events(data)):
-            leaves = tuple(graph.leaves.values())
-            try:
-                brackets, gaps = _continuous(_nodes(graph, matcher(profile.heads)), leaves, profile)
-            except TreebankError as error:
-                yield Defect(str(error), graph.line)
-            else:
-                yield build(leaves, brackets, graph.line, profile, punctuation, gaps)
+        for line, element in _elements(data, name):
+            graph = read(element)
+            if leaves := tuple(graph.leaves.values()):
+                try:
+                    brackets, gaps = _continuous(_nodes(graph, matcher(profile.heads)), leaves, profile)
+                    yield build(leaves, brackets, line, gaps, profile, punctuation)
+                except TreebankError as error:
+                    yield Defect(str(error), line)
     except expat.ExpatError as error:
         yield Defect(f"broken XML ({expat.errors.messages[error.code]})", error.lineno)
     except (LookupError, ValueError) as error:  # an encoding that is unknown, or that expat cannot read
         yield Defect(f"broken XML ({error})", 1)
 
 
-def _events(data: bytes | str) -> Iterator[Event]:
-    """Yield the line, name and attributes of each element that starts, and of each that ends, with no attributes."""
-    parser = expat.ParserCreate()
-    events: list[Event] = []
-    parser.StartElementHandler = lambda name, values: events.append((parser.CurrentLineNumber, name, values))
-    parser.EndElementHandler = lambda name: events.append((parser.CurrentLineNumber, name, None))
-    for start in range(0, len(data) + 1, _CHUNK):
-        broken = None
-        try:
-            parser.Parse(data[start : start + _CHUNK], start + _CHUNK > len(data))
-        except expat.ExpatError as error:
-            broken = error
-        yield from events  # what comes before the break is good
-        events.clear()
-        if broken:
-            raise broken
+def _elements(data: bytes | str, name: str) -> Iterator[tuple[int, Element]]:
+    """Yield the elements of a name, and the lines they start on."""
+    path, elements = list[Element](), list[tuple[int, Element]]()
 
+    def start(tag: str, values: dict[str, str]) -> None:
+        element = Element(tag, values)
+        if path:
+            path[-1].append(element)
+        elif tag == name:
+            elements.append((parser.CurrentLineNumber, element))
+        else:
+            return
+        path.append(element)
 
-def _tiger(events: Iterator[Event]) -> Iterator[_Graph]:
-    graph, node = _Graph(line=0), ""
-    for line, name, values in events:
-        if values is None:
-            if name == "s" and graph.leaves:
-                yield graph
-        elif name == "s":
-            graph = _Graph(line=line)
-        elif name == "t":
-            graph.leaves[values.get("id", "")] = (values.get("pos", ""), _word(values.get("word", "")))
-        elif name == "nt":
-            node = values.get("id", "")
-            graph.labels[node] = values.get("cat", "")
-            graph.edges[node] = []
-        elif name == "edge":
-            graph.edges.setdefault(node, []).append((values.get("idref", ""), values.get("label", "")))
-
-
-def _alpino(events: Iterator[Event]) -> Iterator[_Graph]:
-    graph, path, places = _Graph(line=0), [""], dict[str, int]()
-    for k, (line, name, values) in enumerate(events):
-        if name == "alpino_ds" and values is not None:
-            graph, path, places = _Graph(line=line), [""], {}
-        elif name == "alpino_ds" and graph.leaves:
-            graph.leaves = {node: graph.leaves[node] for node in sorted(graph.leaves, key=places.__getitem__)}
-            yield graph
-        elif name == "node" and values is None:
+    def end(tag: str) -> None:
+        if path:
             path.pop()
-        elif name == "node" and values is not None:
-            node, begin = str(k), values.get("begin", "")
-            if "word" in values:
-                graph.leaves[node] = (values.get("pos", ""), _word(values["word"]))
-                places[node] = int(begin) if begin.isdecimal() else len(places)
-            elif "cat" in values:
-                graph.labels[node] = values["cat"]
-                graph.edges[node] = []
-            if ("word" in values or "cat" in values) and path[-1] in graph.edges:  # else an index: a secondary edge
-                graph.edges[path[-1]].append((node, values.get("rel", "")))
-            path.append(node)
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    for place in range(0, len(data) + 1, _CHUNK):
+        try:
+            parser.Parse(data[place : place + _CHUNK], place + _CHUNK > len(data))
+        finally:  # what comes before a break is good
+            whole = len(elements) - bool(path)
+            yield from elements[:whole]
+            del elements[:whole]
 
 
-def _word(text: str) -> str:
-    return "_".join(text.split())
+def _tiger(sentence: Element) -> _Graph:
+    graph = _Graph({leaf.get("id", ""): _leaf(leaf) for leaf in sentence.iter("t")}, {})
+    for node in sentence.iter("nt"):
+        edges = [(edge.get("idref", ""), edge.get("label", "")) for edge in node.iter("edge")]
+        graph.nodes[node.get("id", "")] = (node.get("cat", ""), edges)
+    return graph
+
+
+def _alpino(sentence: Element) -> _Graph:
+    words = [node for node in sentence.iter("node") if "word" in node.attrib]
+    if all(word.get("begin", "").isdecimal() for word in words):
+        words.sort(key=lambda word: int(word.get("begin", "")))
+    graph = _Graph({word: _leaf(word) for word in words}, {})
+    for node in sentence.iter("node"):
+        if "cat" in node.attrib and node not in graph.leaves:  # else it is but an index: a secondary edge
+            edges = [(child, child.get("rel", "")) for child in node if child.attrib.keys() & {"word", "cat"}]
+            graph.nodes[node] = (node.get("cat", ""), edges)
+    return graph
+
+
+def _leaf(element: Element) -> Leaf:
+    return element.get("pos", ""), "_".join(element.get("word", "").split())
 
 
 def _nodes(graph: _Graph, is_head: Callable[[str], object]) -> list[tuple[str, list[int], int]]:
     """Return the nodes in preorder, each with its label, its leaves, and the leaf that is its head, or its first."""
-    parents = dict[str, str]()
-    for node, edges in graph.edges.items():
-        for child, _ in edges:
-            if child not in graph.leaves and child not in graph.labels:
-                raise TreebankError("edge to a node that is not there")
-            if child in parents:
-                raise TreebankError("node with two parents")
-            parents[child] = node
-    order = list[str]()
-    stack = [node for node in reversed(graph.labels) if node not in parents]
+    children = [child for _, edges in graph.nodes.values() for child, _ in edges]
+    lower = set(children)
+    if not lower <= graph.leaves.keys() | graph.nodes.keys():
+        raise TreebankError("edge to a node that is not there")
+    if len(lower) < len(children):
+        raise TreebankError("node with two parents")
+    order = list[object]()
+    stack = [node for node in reversed(graph.nodes) if node not in lower]
     while stack:
         order.append(stack.pop())
-        stack += [child for child, _ in reversed(graph.edges[order[-1]]) if child in graph.labels]
-    if len(order) < len(graph.labels):
+        stack += [child for child, _ in reversed(graph.nodes[order[-1]][1]) if child in graph.nodes]
+    if len(order) < len(graph.nodes):
         raise TreebankError("nodes in a circle")
-    below = {leaf: [place] for place, leaf in enumerate(graph.leaves)}
     heads = {leaf: place for place, leaf in enumerate(graph.leaves)}
+    below = {leaf: [place] for leaf, place in heads.items()}
     for node in reversed(order):
-        below[node] = sorted(place for child, _ in graph.edges[node] for place in below[child])
-        marked = [heads[child] for child, label in graph.edges[node] if is_head(label) and below[child]]
+        edges = graph.nodes[node][1]
+        below[node] = sorted(place for child, _ in edges for place in below[child])
+        marked = [heads[child] for child, label in edges if is_head(label) and below[child]]
         heads[node] = (marked + below[node] + [0])[0]
-    return [(graph.labels[node], below[node], heads[node]) for node in order]
+    return [(graph.nodes[node][0], below[node], heads[node]) for node in order]
 
 
 def _continuous(
@@ -151,10 +133,9 @@ def _continuous(
     """
     words = [place for place, leaf in enumerate(leaves) if profile.role(*leaf) == "word"]
     ranks = {place: rank for rank, place in enumerate(words)}
-    brackets: list[Bracket] = []
-    gaps = 0
+    brackets, gaps = list[Bracket](), 0
     for label, places, head in nodes:
-        parts: list[list[int]] = []
+        parts = list[list[int]]()
         for place in filter(ranks.__contains__, places):
             if parts and ranks[parts[-1][-1]] + 1 == ranks[place]:
                 parts[-1].append(place)

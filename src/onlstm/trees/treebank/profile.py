@@ -6,13 +6,12 @@ themselves; what to keep of labels and tokens is a regular expression.
 
 import codecs
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import cache, cached_property, lru_cache
-from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -21,13 +20,9 @@ from onlstm.errors import UserError, nearest, one_of
 
 Patterns = tuple[str, ...]
 Role = Literal["word", "punctuation", "null", "markup"]
-Format = Literal["brackets", "tiger-xml", "alpino-xml"]
-Others = Literal["words", "punctuation"]
-Discontinuous = Literal["lift", "split", "drop"]
 
-_FOLDER = resources.files("onlstm.trees.treebank") / "profiles"
+_FOLDER = Path(__file__).with_name("profiles")
 _FILES = ("*.mrg", "*.psd", "*.ptb", "*.tree", "*.trees", "*.parse", "*.brackets", "*.tbf", "*.xml", "*.txt")
-_CHOICES = {"format": get_args(Format), "others": get_args(Others), "discontinuous": get_args(Discontinuous)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +36,13 @@ class Profile:
 
     name: str
     """The name of its file, without .yaml."""
-    format: Format = "brackets"
+    format: Literal["brackets", "tiger-xml", "alpino-xml"] = "brackets"
     """How its files are written."""
     words: Patterns = ()
     """Tags of words."""
     punctuation: Patterns = ()
     """Tags of punctuation; a tag that is also in `words` is punctuation."""
-    others: Others = "words"
+    others: Literal["words", "punctuation"] = "words"
     """What leaves with any other tag are read as."""
     nulls: Patterns = ("-NONE-",)
     """Tags of leaves that nobody wrote or said: never kept."""
@@ -70,7 +65,7 @@ class Profile:
     """Lines that start like this hold no trees; they are counted as skipped, and are defects to a strict reader."""
     heads: Patterns = ()
     """Labels of the edges that lead to heads, in XML; see `discontinuous`."""
-    discontinuous: Discontinuous = "lift"
+    discontinuous: Literal["lift", "split", "drop"] = "lift"
     """What a node with a gap becomes: its part with the head, or the first part if none is marked, while the rest goes
     to the nodes above ("lift", as in treebanks converted to the Penn Treebank's format); one node for each part; or
     nothing. Punctuation alone makes no gap."""
@@ -81,8 +76,9 @@ class Profile:
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}:"
-        for key, choices in _CHOICES.items():
-            one_of(f"{where} {key}", getattr(self, key), choices)
+        for key, hint in get_type_hints(Profile).items():
+            if get_origin(hint) is Literal:
+                one_of(f"{where} {key}", getattr(self, key), get_args(hint))
         expressions = [("word", self.word, ""), ("label", self.label, ""), *(("replace", *r) for r in self.replace)]
         for key, old, new in expressions:
             try:
@@ -123,14 +119,13 @@ class Profile:
         return {}
 
     def _role(self, tag: str) -> Role:
-        patterns: dict[Role, Patterns] = {
-            "null": self.nulls,
-            "markup": self.markup,
-            "punctuation": self.punctuation,
-            "word": self.words,
-        }
-        other: Role = "word" if self.others == "words" else "punctuation"
-        return next((role for role in patterns if matcher(patterns[role])(tag)), other)
+        if matcher(self.nulls)(tag):
+            return "null"
+        if matcher(self.markup)(tag):
+            return "markup"
+        if matcher(self.punctuation)(tag):
+            return "punctuation"
+        return "word" if self.others == "words" or matcher(self.words)(tag) else "punctuation"
 
 
 @cache
@@ -147,55 +142,53 @@ def _matched(pattern: str, text: str) -> str:
 
 def profiles() -> list[str]:
     """Return the names of the profiles that come with the package."""
-    return sorted(item.name.removesuffix(".yaml") for item in _FOLDER.iterdir() if item.name.endswith(".yaml"))
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def load_profile(name: str) -> Profile:
     """Return the profile with a name in `profiles()`, or the one in a YAML file, whose name ends in .yaml."""
-    return _built(files.read(Path(name)), name) if name.endswith((".yaml", ".yml")) else _shipped(name)
+    return _read(Path(name)) if name.endswith((".yaml", ".yml")) else _shipped(name)
 
 
 @cache
 def _shipped(name: str) -> Profile:
     if name not in profiles():
         raise UserError(f"unknown treebank profile {name!r}: choose auto, {', '.join(profiles())}, or a .yaml file")
-    return _built((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), f"{name}.yaml")
+    return _read(_FOLDER / f"{name}.yaml")
 
 
-def _built(text: str, file: str) -> Profile:
-    """Return the profile of a YAML text; settings that it lacks are those of its `base`, the name of another profile.
+def _read(path: Path) -> Profile:
+    """Return the profile in a YAML file; settings that it lacks are those of its `base`, the name of another profile.
 
     A list that starts with a lone + adds to the base's.
     """
     try:
-        settings = yaml.load(text, yaml.BaseLoader)  # scalars stay strings: NO is a tag
+        settings = yaml.load(files.read(path), yaml.BaseLoader)  # scalars stay strings: NO is a tag
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{file}:{line}: not YAML: {error.problem}") from None
-    if not isinstance(settings, Mapping):
-        raise UserError(f"{file}: a profile has keys such as words, punctuation and nulls")
-    name, defaults = Path(file).stem, Profile(name="")
-    known = ["base", *(field.name for field in fields(Profile) if field.name != "name")]
-    for key in settings:
+        raise UserError(f"{path}:{line}: not YAML: {error.problem}") from None
+    if not isinstance(settings, dict):
+        raise UserError(f"{path}: a profile has keys such as words, punctuation and nulls")
+    base = _shipped(str(settings.pop("base"))) if "base" in settings else Profile(name="")
+    known = [key for key in get_type_hints(Profile) if key != "name"]
+    for key, value in settings.items():
         if key not in known:
-            raise UserError(f"{file}: {key}: no such setting; {nearest(str(key), known)}")
-    base = _shipped(str(settings["base"])) if "base" in settings else defaults
-    given = {key: value for key, value in settings.items() if key != "base"}
-    values = {key: _value(getattr(base, key), value, f"{file}: {key}") for key, value in given.items()}
-    return replace(base, name=name, **values)
+            raise UserError(f"{path}: {key}: no such setting; {nearest(str(key), ['base', *known])}")
+        settings[key] = _value(getattr(base, key), value, f"{path}: {key}")
+    return replace(base, name=path.stem, **settings)
 
 
 def _value(inherited: Any, value: Any, where: str) -> Any:
     """Return a setting of the type that the base's has."""
     if isinstance(inherited, str):
-        if not isinstance(value, str):
-            raise UserError(f"{where} {value}: a word is needed")
-        return value
+        if isinstance(value, str):
+            return value
+        raise UserError(f"{where} {value}: a word is needed")
     if where.endswith(": replace"):
-        if not isinstance(value, Mapping) or not all(isinstance(new, str) for new in value.values()):
-            raise UserError(f"{where} {value}: regular expressions and replacements are needed, such as '^<.*>$': ''")
-        return tuple(value.items())
+        if isinstance(value, dict) and all(isinstance(new, str) for new in value.values()):
+            return tuple(value.items())
+        raise UserError(f"{where} {value}: regular expressions and replacements are needed, such as '^<.*>$': ''")
     items = value.split() if isinstance(value, str) else value
-    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise UserError(f"{where} {value}: patterns are needed, such as N* VB*")
-    return (*inherited, *items[1:]) if items[:1] == ["+"] else tuple(items)
+    if isinstance(items, list) and all(isinstance(item, str) for item in items):
+        return (*inherited, *items[1:]) if items[:1] == ["+"] else tuple(items)
+    raise UserError(f"{where} {value}: patterns are needed, such as N* VB*")

@@ -6,29 +6,21 @@ from typing import NamedTuple
 from onlstm.trees.tree import Node, Tree
 from onlstm.trees.treebank.profile import Profile, matcher
 
-Leaf = tuple[str, str]
-"""Tag and token."""
-Bracket = tuple[int, int, str]
-"""The leaves [start, end) and the label. Plain tuples: many are kept, and the garbage collector skips these."""
+# Plain tuples: many stay in memory, and the garbage collector skips these.
+Leaf = tuple[str, str]  # tag and token
+Bracket = tuple[int, int, str]  # the leaves [start, end) and the label
 
 
 class Sentence(NamedTuple):
     """A sentence as its file has it, and the gold tree of it."""
 
-    leaves: tuple[Leaf, ...]
-    """All of them, nulls and markup too."""
-    brackets: tuple[Bracket, ...]
-    """Over the leaves, in preorder."""
-    line: int
-    """Where it starts."""
-    gaps: int
-    """How many nodes were discontinuous."""
-    tree: Tree | None
-    """Without tags among its nodes; None if no word is left."""
-    tags: tuple[str, ...]
-    """The part of speech of each word of the tree."""
-    length: int
-    """In words, with punctuation in the tree or without."""
+    leaves: tuple[Leaf, ...]  # all of them, nulls and markup too
+    brackets: tuple[Bracket, ...]  # over the leaves, in preorder
+    line: int  # where it starts
+    gaps: int  # how many nodes were discontinuous
+    tree: Tree | None  # without tags among its nodes; None if no word is left
+    tags: tuple[str, ...]  # the part of speech of each word of the tree
+    length: int  # in words, with punctuation in the tree or without
 
 
 class Defect(NamedTuple):
@@ -39,12 +31,7 @@ class Defect(NamedTuple):
 
 
 def build(
-    leaves: tuple[Leaf, ...],
-    brackets: tuple[Bracket, ...],
-    line: int,
-    profile: Profile,
-    punctuation: bool,
-    gaps: int = 0,
+    leaves: tuple[Leaf, ...], brackets: tuple[Bracket, ...], line: int, gaps: int, profile: Profile, punctuation: bool
 ) -> Sentence | Defect:
     """Return the sentence of leaves and the nodes over them, in preorder; its tree has punctuation if that is set."""
     roles = [profile.role(tag, token) for tag, token in leaves]
