@@ -32,8 +32,8 @@ def write(folder, **files):
     return folder
 
 
-def prepare(sources, folder, *, tokenizer=None, say=lambda line: None, **settings):
-    return prepare_corpus(sources, folder, TextConfig(**settings), tokenizer=tokenizer, say=say)
+def prepare(sources, folder, say=lambda line: None, **settings):
+    return prepare_corpus(sources, folder, TextConfig(**settings), say)
 
 
 def counts(corpus):
@@ -92,12 +92,15 @@ def test_vocabulary_is_of_the_training_text(tmp_path):
     assert words(corpus, "valid") == ["<unk>"] * 3 + ["<eos>"]
 
 
-def test_a_given_tokenizer_is_kept(tmp_path):
-    write(tmp_path, train=["The cat, the dog"] * 3)
+def test_text_is_encoded_by_the_rules_of_a_tokenizer(tmp_path):
+    write(tmp_path, a=["The cat, the dog", ""], b=["dog"])
     tokenizer = Tokenizer.of_words(["dog", ","], "generic", punctuation=True)
-    corpus = prepare(tmp_path, tmp_path / "out", tokenizer=tokenizer)
-    assert words(corpus, "train") == ["<unk>", "<unk>", ",", "<unk>", "dog", "<eos>"]
-    assert load(tmp_path / "out").tokenizer.punctuation
+    ids = encode_text(tokenizer, [tmp_path / "a.txt", tmp_path / "b.txt"])
+    read = [tokenizer.vocabulary[id] for id in ids]
+    assert read == ["<unk>", "<unk>", ",", "<unk>", "dog", "<eos>", "dog", "<eos>"]
+    write(tmp_path, a=["", " "])
+    with pytest.raises(UserError, match=r"no words in .*a\.txt"):
+        encode_text(tokenizer, tmp_path / "a.txt")
 
 
 DEFECTS = {

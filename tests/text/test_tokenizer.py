@@ -162,7 +162,6 @@ def test_rules_travel(tmp_path, profile, punctuation):
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert (again.profile, again.punctuation, again.vocabulary) == (profile, punctuation, ours.vocabulary)
     assert again.tokens(text) == ours.tokens(text)
-    assert repr(again) == repr(ours)
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
 
 

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -61,8 +60,6 @@ def prepare(
     sources: Sequence[str | Path] | str | Path,
     folder: str | Path,
     config: TextConfig | None = None,
-    *,
-    tokenizer: Tokenizer | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Corpus:
     """Return the corpus made of `sources` and written to `folder`.
@@ -70,7 +67,6 @@ def prepare(
     Args:
         sources: files, folders, or "-" for the standard input; `find_sources` tells the parts.
         folder: gets `train.ids`, `valid.ids`, `test.ids`, `tokenizer.json` and, last of all, `corpus.json`.
-        tokenizer: used instead of building a vocabulary; `config` then plays no part.
         say: called with a line for each decision.
     """
     config, folder = config or TextConfig(), Path(folder)
@@ -78,12 +74,12 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as work:
             job = _Preparation(Path(work), [sources] if isinstance(sources, str | Path) else sources, say)
-            words = WordNumbers(tokenizer.rules if tokenizer else job.rules(config))
+            words = WordNumbers(job.rules(config))
             hashes = job.number(words)
-            job.write(words, hashes, tokenizer or job.tokenizer(config, words))
-            for name in ["corpus.json", *(f"{split}.ids" for split in SPLITS)]:
+            job.write(words, hashes, job.tokenizer(config, words))
+            for name in ("corpus.json", "train.ids", "valid.ids", "test.ids"):
                 (folder / name).unlink(missing_ok=True)  # an older corpus ceases to be one first
-            for path in [*Path(work).glob("*.ids"), *(Path(work) / name for name in ("tokenizer.json", "corpus.json"))]:
+            for path in (*job.work.glob("*.ids"), job.work / "tokenizer.json", job.work / "corpus.json"):
                 path.replace(folder / path.name)
     except OSError as error:
         raise UserError(f"{folder}: cannot write the corpus ({error.strerror or error})") from None
@@ -213,17 +209,18 @@ class _Preparation:
         """Write the numbers of every part to `*.numbers`; return the sha256 of each part's text."""
         parts = [split for split in SPLITS if self.sources.files[split] or split in self.sources.held_out]
         hashes = {part: hashlib.sha256() for part in parts}
+        for part in parts:
+            (self.work / f"{part}.numbers").touch()
         tokens, reported = 0, time.monotonic()
-        with ExitStack() as stack:
-            files = {part: stack.enter_context((self.work / f"{part}.numbers").open("wb")) for part in parts}
-            for part, lines in self.parts(raw=words.rules.profile != "pretokenized"):
-                numbers = words.of_lines(lines)
-                files[part].write(numbers.data)
-                hashes[part].update("".join(f"{line}\n" for line in lines).encode())
-                tokens += len(numbers)
-                if time.monotonic() > reported + 10:
-                    reported = time.monotonic()
-                    self.say(f"read: {tokens / 1e6:.1f} million tokens, {len(words.words):,} distinct words")
+        for part, lines in self.parts(raw=words.rules.profile != "pretokenized"):
+            numbers = words.of_lines(lines)
+            with (self.work / f"{part}.numbers").open("ab") as file:
+                file.write(numbers.data)
+            hashes[part].update("".join(f"{line}\n" for line in lines).encode())
+            tokens += len(numbers)
+            if time.monotonic() > reported + 10:
+                reported = time.monotonic()
+                self.say(f"read: {tokens / 1e6:.1f} million tokens, {len(words.words):,} distinct words")
         return {part: sha256.hexdigest() for part, sha256 in hashes.items()}
 
     def tokenizer(self, config: TextConfig, words: WordNumbers) -> Tokenizer:

@@ -137,10 +137,6 @@ class Tokenizer:
     def __len__(self) -> int:
         return len(self.vocabulary)
 
-    def __repr__(self) -> str:
-        option = ", punctuation=True" if self.punctuation else ""
-        return f"Tokenizer({self.profile!r}{option}, {len(self)} words)"
-
     def tokens(self, text: str) -> list[Token]:
         """Return the words of `text` with their surface forms and character offsets."""
         encoding = self._backend.encode(text)
