@@ -3,7 +3,6 @@
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Annotated, Any, TextIO
 
@@ -94,11 +93,3 @@ class Progress:
             return share
         of = f"{done:,.0f} of {self._total:,.0f}" if self._total else f"{done:,.0f}"
         return f"{of} {self._unit}, {done / max(seconds, 1e-9):,.0f}/s"
-
-
-def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    """Yield the lines of a table, so many columns to the left; a line of one cell may be of any length."""
-    widths = [max(len(line[k]) for line in lines if len(line) > max(1, k)) for k in range(max(map(len, lines)))]
-    for line in lines:
-        pairs = enumerate(zip(line, widths, strict=False))
-        yield "  ".join(cell.ljust(width) if k < left else cell.rjust(width) for k, (cell, width) in pairs).rstrip()
