@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from onlstm.cli.console import Json, emit
 from onlstm.cli.inputs import Text, check_output, sources
@@ -23,9 +24,13 @@ def doctor(
     profile: Annotated[
         Literal["auto", "ptb-en", "generic", "pretokenized"], Parameter(help="Rules of tokenisation.")
     ] = "auto",
-    vocab_size: Annotated[int | None, Parameter(help="Maximum number of entries in the vocabulary.")] = None,
-    min_count: Annotated[int, Parameter(help="How often a word occurs to be in the vocabulary.")] = 1,
-    run: Annotated[Path | None, Parameter(help="Look with this run's tokenizer and vocabulary.")] = None,
+    vocab_size: Annotated[
+        int | None, Parameter(validator=Number(gte=3), help="Maximum number of entries in the vocabulary.")
+    ] = None,
+    min_count: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Leave words out of the vocabulary that occur less often.")
+    ] = 1,
+    run: Annotated[Path | None, Parameter(help="Use this run's tokenizer and vocabulary.")] = None,
     json: Json = False,
 ) -> None:
     """Look at a text before training: counts, unknown words, lengths, a sample, and how to solve each problem."""
