@@ -17,6 +17,7 @@ from onlstm.errors import UserError
 from onlstm.text.tokenizer import PROFILES, Tokenizer, rules, vocabulary
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
+GOLDEN = Path(__file__).parents[1] / "golden" / "tokenizers"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="../shared/data is not there")
 
 ALPHABET = st.sampled_from(
@@ -163,6 +164,17 @@ def test_rules_travel(tmp_path, profile, punctuation):
     assert (again.profile, again.punctuation, again.vocabulary) == (profile, punctuation, ours.vocabulary)
     assert again.tokens(text) == ours.tokens(text)
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
+
+
+@pytest.mark.parametrize(("profile", "punctuation"), RULES)
+def test_files_of_the_first_version_load_for_ever(profile, punctuation):
+    path = GOLDEN / f"{profile}{'-punctuation' * punctuation}.json"
+    text = "Mr. O’Neil’s 5 cats can't eat 75.3% of the U.S. café, 東京!"
+    tokenizer = Tokenizer.load(path)
+    assert (tokenizer.profile, tokenizer.punctuation) == (profile, punctuation)
+    ids = tokenizers.Tokenizer.from_file(str(path)).encode(text).ids
+    assert [token.id for token in tokenizer.tokens(text)] == ids
+    assert set(ids) == set(range(2, len(tokenizer)))  # all its words, none unknown
 
 
 def _changed(text, **parts):
