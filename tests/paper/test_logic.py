@@ -56,7 +56,7 @@ def test_renamed_batches_keep_their_relations(tmp_path):
         texts = [" ".join(VOCABULARY[k] for k in ids) for ids in made._renamed(batch.formulas)]
         seen.add(tuple(texts))
         for left, right, label in zip(*batch.sides, batch.labels, strict=True):
-            assert formulas.relation(texts[left], texts[right]) == formulas.RELATIONS[label]
+            assert Pair("", texts[left], texts[right]).truth == formulas.RELATIONS[label]
     assert len(seen) == 4
 
 
@@ -123,7 +123,7 @@ def learnt(tmp_path_factory):
     folder = tmp_path_factory.mktemp("logic")
     short = ["a", "b", "( not a )", "( not b )"]
     short += [f"( {x} ( {word} {y} ) )" for x, y in ("ab", "ba") for word in ("and", "or")]
-    lines = ["\t".join([formulas.relation(x, y), x, y]) for x in short for y in short]
+    lines = ["\t".join([Pair("", x, y).truth, x, y]) for x in short for y in short]
     (folder / "train1").write_text("\n".join(lines * 8))
     (folder / "test1").write_text("\n".join(lines))
     out = folder / "run"

@@ -14,13 +14,13 @@ import pytest
 
 from onlstm.paper.logic import generate as generator
 from onlstm.paper.logic.formulas import (
+    EVERYWHERE,
     OPERATORS,
     RELATIONS,
     VARIABLES,
     VOCABULARY,
     operators,
     read,
-    related,
     relation,
     truth,
 )
@@ -43,8 +43,8 @@ def test_generated_pairs_are_what_they_should_be(drawn):
     assert Counter(pair.relation for _, pair in kept(drawn)).keys() == set(RELATIONS)
     for n, pair in kept(drawn):
         assert pair.length == n
-        assert pair.relation == relation(pair.left, pair.right)
-        assert {0, (1 << 64) - 1}.isdisjoint((truth(pair.left), truth(pair.right)))
+        assert pair.relation == pair.truth
+        assert {0, EVERYWHERE}.isdisjoint((truth(pair.left), truth(pair.right)))
         assert len(set(f"{pair.left} {pair.right}".split()) & set(VARIABLES)) <= 4
     assert all(len(set(pairs)) == len(pairs) for pairs in drawn.values())
     assert {name for _, pair in kept(drawn) for name in pair.left.split()} == set(VOCABULARY)
@@ -78,7 +78,7 @@ def test_the_distribution_is_that_of_drawing_straightforwardly(monkeypatch):
     theirs = []
     while len(theirs) < n:
         left, right = straightforward(rng, 3), straightforward(rng, 3)
-        if {0, 65535}.isdisjoint((truth(left, "abcd"), truth(right, "abcd"))):
+        if {0, EVERYWHERE}.isdisjoint((truth(left), truth(right))):
             theirs.append((left, right))
     # so many names that hardly a pair is drawn twice
     monkeypatch.setattr(generator, "VARIABLES", [f"n{i}" for i in range(10**6)])
@@ -110,9 +110,9 @@ def test_every_published_label_is_that_of_the_truth_tables():
     assert list(files) == [f"{part}{n}" for part in ("train", "test") for n in range(13)]
     assert sum(len(pairs) for name, pairs in files.items() if name.startswith("train")) == 211_702
     assert sum(len(pairs) for name, pairs in files.items() if name.startswith("test")) == 37_367
-    table, every = cache(truth), (1 << 64) - 1  # many formulas return
+    table = cache(truth)  # many formulas return
     for name, pair in kept(files):
-        assert related(table(pair.left), table(pair.right), every) == pair.relation
+        assert relation(table(pair.left), table(pair.right)) == pair.relation
         assert pair.length == int(name.lstrip("tesrain"))
 
 

@@ -266,7 +266,7 @@ def evaluate(
         tested = Tested.of(problems.operators, right, range(13))
         row = OtherRow(seed=job.seed, run=folder.name, accuracy=100 * float(right.mean()), **tested)
         rows.setdefault(job.model.encoder, []).append(row)
-    wrong = sum(formulas.relation(pair.left, pair.right) != pair.relation for pair in pairs)
+    wrong = sum(pair.truth != pair.relation for pair in pairs)
     return Evaluation(files=list(map(str, paths)), renamed=names, wrong_labels=wrong, encoders=rows)
 
 
@@ -279,7 +279,7 @@ def predict(run: Path, left: str, right: str, encoders: Sequence[str] = (), say:
     folder = max(rows, key=lambda folder: row.valid if (row := rows[folder]) else -1.0)
     shares = load_model(folder).logits(Problems.of([pair]))[0].double().softmax(-1).tolist()
     probabilities = dict(zip(formulas.RELATIONS, shares, strict=True))
-    best, truth = max(probabilities, key=probabilities.__getitem__), formulas.relation(pair.left, pair.right)
+    best, truth = max(probabilities, key=probabilities.__getitem__), pair.truth
     return Prediction(
         relation=best,
         name=formulas.NAMES[best],

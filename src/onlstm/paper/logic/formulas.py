@@ -6,8 +6,8 @@ each assignment, so the relation of two formulas takes a few operations on integ
 
 import codecs
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -21,11 +21,16 @@ RELATIONS = ("<", ">", "=", "^", "|", "#", "v")
 _NAMES = ("forward entailment", "reverse entailment", "equivalence", "negation", "alternation", "independence", "cover")
 NAMES = dict(zip(RELATIONS, _NAMES, strict=True))
 
+EVERYWHERE = (1 << 64) - 1
+"""The truth table, a bit for each of 64 assignments, of what always holds."""
+TABLES = {name: EVERYWHERE // ((1 << (1 << i)) + 1) << (1 << i) for i, name in enumerate(VARIABLES)}
+"""Those of the variables: 1 << i zeros, 1 << i ones, and so on."""
+
 _FIXED = frozenset((*OPERATORS, "(", ")"))
 _FILE = re.compile(r"(train|test)[0-9]+(\.txt|\.tsv)?")
 # Which regions hold an assignment: both true, left alone, right alone, neither. Anything else is "#" too.
 _REGIONS = ((1, 0, 1, 1), (1, 1, 0, 1), (1, 0, 0, 1), (0, 1, 1, 0), (0, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 0))
-_RELATION = dict(zip(_REGIONS, RELATIONS, strict=True))
+_RELATION: dict[tuple[int, ...], str] = dict(zip(_REGIONS, RELATIONS, strict=True))
 _AND, _OR = "( and F )", "( or F )"
 _INSIDE: dict[tuple[str, ...], str]
 _INSIDE = {("not", "F"): "F", ("and", "F"): _AND, ("or", "F"): _OR, ("F", _AND): "F", ("F", _OR): "F"}
@@ -48,10 +53,15 @@ class Pair(NamedTuple):
         """
         for side, text in (("left", left), ("right", right)):
             try:
-                parse(text, None)
+                parse(text)
             except UserError as error:
                 raise UserError(f"{side} formula, {error}") from None
         return cls(relation, " ".join(_words(left)), " ".join(_words(right)))
+
+    @property
+    def truth(self) -> str:
+        """The relation by the truth tables."""
+        return relation(truth(self.left), truth(self.right))
 
     @property
     def length(self) -> int:
@@ -68,8 +78,8 @@ def operators(formula: str) -> int:
     return sum(map(formula.split().count, OPERATORS))
 
 
-def parse(text: str, variables: Sequence[str] | None = VARIABLES) -> list[str]:
-    """Return the variables and operators of a formula in postfix order; `variables` None stands for any names.
+def parse(text: str) -> list[str]:
+    """Return the variables, of any names, and operators of a formula in postfix order.
 
     >>> parse("( ( not a ) ( and b ) )")
     ['a', 'not', 'b', 'and']
@@ -92,8 +102,6 @@ def parse(text: str, variables: Sequence[str] | None = VARIABLES) -> list[str]:
         elif word in OPERATORS:
             open_brackets[-1].append(word)
         else:
-            if variables is not None and word not in variables:
-                raise UserError(f'token {number}: unknown word "{word:.40}"; the variables are {" ".join(variables)}')
             open_brackets[-1].append("F")
             postfix.append(word)
     if open_brackets != [["F"]]:
@@ -109,49 +117,36 @@ def _mistake(number: int, what: str) -> UserError:
     return UserError(f"token {number}: {what:.40} is no formula; write ( not F ), ( F ( and F ) ) or ( F ( or F ) )")
 
 
-def truth(formula: str, variables: Sequence[str] = VARIABLES) -> int:
+def truth(formula: str) -> int:
     """Return the truth table: bit k is set if the formula holds where exactly the variables i with bit i of k do.
 
-    >>> f"{truth('( a ( or b ) )', 'ab'):04b}"
-    '1110'
+    >>> truth("( a ( and ( not a ) ) )"), truth("( a ( or ( not a ) ) )") == EVERYWHERE
+    (0, True)
     """
-    table, every = tables(tuple(variables))
     values: list[int] = []
-    for word in parse(formula, variables):
+    for word in parse(formula):
         if word == "not":
-            values.append(values.pop() ^ every)
+            values.append(values.pop() ^ EVERYWHERE)
         elif word == "and":
             values.append(values.pop() & values.pop())
         elif word == "or":
             values.append(values.pop() | values.pop())
         else:
-            values.append(table[word])
+            values.append(TABLES[word])
     return values[0]
 
 
-@lru_cache
-def tables(variables: tuple[str, ...]) -> tuple[dict[str, int], int]:
-    """Return the tables of the variables, and the one that holds everywhere."""
-    every = (1 << (1 << len(variables))) - 1
-    widths = (1 << i for i in range(len(variables)))  # this many zeros, this many ones, and so on
-    return {name: every // ((1 << n) + 1) << n for name, n in zip(variables, widths, strict=True)}, every
-
-
-def relation(left: str, right: str) -> str:
-    """Return the relation of two formulas by their truth tables.
+def relation(left: int, right: int) -> str:
+    """Return the relation of two formulas, given their truth tables.
 
     The seven relations are defined between formulas that are neither always true nor always false; where one side is,
     the answer is "#", as in the published generator.
 
-    >>> relation("( a ( and b ) )", "b"), NAMES[relation("a", "( not a )")]
-    ('<', 'negation')
+    >>> relation(truth("( a ( and b ) )"), truth("b"))
+    '<'
     """
-    return related(truth(left), truth(right), tables(VARIABLES)[1])
-
-
-def related(left: int, right: int, every: int) -> str:
-    """Return the relation of two truth tables, as `relation`."""
-    return _RELATION.get((left & right > 0, left & ~right > 0, right & ~left > 0, left | right != every), "#")
+    regions = left & right, left & ~right, right & ~left, EVERYWHERE ^ (left | right)
+    return _RELATION.get(tuple(map(bool, regions)), "#")
 
 
 def rename(pairs: Iterable[Pair]) -> tuple[list[Pair], dict[str, str]]:

@@ -12,7 +12,7 @@ from itertools import accumulate, islice
 
 import numpy as np
 
-from onlstm.paper.logic.formulas import VARIABLES, Pair, related, tables
+from onlstm.paper.logic.formulas import EVERYWHERE, TABLES, VARIABLES, Pair, relation
 
 _BINARY, _NEGATED, _DEPTH = 4 / 9, 1 / 3, 3
 
@@ -37,8 +37,6 @@ class _Draw:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        of, self.every = tables(tuple(VARIABLES[:4]))
-        self.tables = list(of.values())  # of a pair's variables, whichever they are
         self.odds = np.array([1 - _NEGATED, _NEGATED])  # of each number of operators
         self.negated = [[0.0, 1.0]]  # by depth, then operators: odds that a formula is a negation
         self.left: list[list[list[float]]] = [[]]  # that the left part of a binary one has 0, 1, …; summed up
@@ -63,11 +61,11 @@ class _Draw:
         weights = list(accumulate(float(self.odds[i] * self.odds[j]) for i, j in shapes))
         while True:
             i, j = shapes[bisect(weights, self.rng.random() * weights[-1])]
-            names = list(zip(self.rng.sample(VARIABLES, len(self.tables)), self.tables, strict=True))
+            names = list(zip(self.rng.sample(VARIABLES, 4), TABLES.values(), strict=False))
             left, x = self._formula(_DEPTH, i, names)
             right, y = self._formula(_DEPTH, j, names)
-            if 0 < x < self.every and 0 < y < self.every:
-                yield max(i, j), Pair(related(x, y, self.every), left, right)
+            if 0 < x < EVERYWHERE and 0 < y < EVERYWHERE:
+                yield max(i, j), Pair(relation(x, y), left, right)
 
     def _formula(self, depth: int, n: int, names: list[tuple[str, int]]) -> tuple[str, int]:
         """Return a formula of n operators, binary ones nested at most this deep, and its truth table."""
@@ -85,4 +83,4 @@ class _Draw:
                 text, table = f"( {left} ( and {right} ) )", x & y
             else:
                 text, table = f"( {left} ( or {right} ) )", x | y
-        return (f"( not {text} )", table ^ self.every) if negated else (text, table)
+        return (f"( not {text} )", table ^ EVERYWHERE) if negated else (text, table)
