@@ -292,21 +292,6 @@ def test_anybodys_encoder_joins_the_table(tmp_path, monkeypatch):
             build(ModelConfig(encoder=name))
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "message"),
-    [
-        (ModelConfig, {"dropout": 1.0}, "model.dropout 1.0"),
-        (ModelConfig, {"hidden_size": 0}, "model.hidden_size 0: at least 1"),
-        (TrainConfig, {"lr": 0.0}, "train.lr 0.0: a number above 0"),
-        (TrainConfig, {"epochs": 0}, "train.epochs 0: at least 1"),
-        (TrainConfig, {"beta1": 1.0}, "train.beta1 1.0"),
-    ],
-)
-def test_settings_that_cannot_be(kind, values, message):
-    with pytest.raises(UserError, match=message):
-        kind(**values)
-
-
 def test_the_figure_has_bands_a_boundary_and_the_published(learnt):
     _, found = learnt
     picture = figure.svg(found)

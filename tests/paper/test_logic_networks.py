@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onlstm.errors import UserError
 from onlstm.paper.logic import encoders, formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
-from onlstm.paper.logic.config import ModelConfig
+from onlstm.paper.logic.config import ModelConfig, TrainConfig
 from onlstm.paper.logic.encoders import ENCODERS, build
 from onlstm.paper.logic.formulas import VOCABULARY, Pair
 from onlstm.paper.logic.generate import generate
@@ -177,3 +177,18 @@ def test_formulas_are_encoded_once_and_longest_first():
 def test_chunk_sizes_that_do_not_fit():
     with pytest.raises(UserError, match=r"model\.chunk_size: hidden_size 400 is not a multiple of chunk_size 7"):
         build(ModelConfig(chunk_size=7))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (ModelConfig, {"dropout": 1.0}, "model.dropout 1.0"),
+        (ModelConfig, {"hidden_size": 0}, "model.hidden_size 0: at least 1"),
+        (TrainConfig, {"lr": 0.0}, "train.lr 0.0: a number above 0"),
+        (TrainConfig, {"epochs": 0}, "train.epochs 0: at least 1"),
+        (TrainConfig, {"beta1": 1.0}, "train.beta1 1.0"),
+    ],
+)
+def test_settings_that_cannot_be(kind, values, message):
+    with pytest.raises(UserError, match=message):
+        kind(**values)

@@ -67,7 +67,7 @@ def logic(
 
 
 def _train(out: Path, resume: bool, started: float, json: bool, **asked: Any) -> None:
-    from onlstm.paper.logic import experiment, figure, table
+    from onlstm.paper.logic import experiment, figure
 
     request = experiment.Request(out=out, resume=resume, command=command_line(), **asked)
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
@@ -79,13 +79,13 @@ def _train(out: Path, resume: bool, started: float, json: bool, **asked: Any) ->
     if json:
         emit("logic", started, None, result, run=out, figure=[picture])
         return
-    print(table.trainings({out.name: result}).text(), table.accuracies({out.name: result}).text(), sep="\n\n")
+    print(figure.trainings({out.name: result}).text(), figure.accuracies({out.name: result}).text(), sep="\n\n")
     print("Accuracy in %; 12 means 12 or more operators. †: not run here, quoted second-hand (Ordered Memory, 2019).")
     print(f"{out / 'result.json'}, {picture} written")
 
 
 def _evaluate(run: Path, files: tuple[str, ...], encoders: Sequence[str], started: float, json: bool) -> None:
-    from onlstm.paper.logic import experiment, table
+    from onlstm.paper.logic import experiment, figure
 
     if not files:
         raise UserError(f"--eval {run}: name files of pairs to test it on")
@@ -93,7 +93,7 @@ def _evaluate(run: Path, files: tuple[str, ...], encoders: Sequence[str], starte
     if json:
         emit("logic", started, None, result, run=run)
         return
-    print(table.others(result).text())
+    print(figure.others(result).text())
     print("Accuracy in %; 12 means 12 or more operators.")
     if result.wrong_labels:
         print(f"{result.wrong_labels:,} relations in the files are not those of the truth tables.")

@@ -1,17 +1,63 @@
-"""The paper's figure: accuracy against length, ours by encoder and the published, with what was trained on marked."""
+"""The paper's figure, accuracy against length: in numbers, for the command and the pages alike, and as a picture."""
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 
 from onlstm.draw import Line, curve
-from onlstm.paper.logic.content import LENGTHS, Experiment
-from onlstm.paper.tables import network
+from onlstm.paper.logic.content import LENGTHS, Evaluation, Experiment, Row
+from onlstm.paper.tables import NONE, Table, network, number
+
+_PUBLISHED_OPS = 6  # operators that the published models were trained on
+Experiments = Mapping[str, Experiment]
+"""By the name of the run or of the result file."""
+
+
+def accuracies(experiments: Experiments) -> Table:
+    """Return accuracies by length, ours and then the published, if those were trained on the same lengths.
+
+    Of several seeds: the mean, and below it the lowest and the highest.
+    """
+    lines = []
+    for name, run, rows in _encoders(experiments):
+        columns = [[value for row in rows if (value := row.by_length.get(str(n))) is not None] for n in LENGTHS]
+        trained = ["", ""] if name == "majority" else [str(len(rows)), _range([row.epochs for row in rows])]
+        lines.append([name, run, *trained, *(number(statistics.fmean(c)) if c else NONE for c in columns)])
+        if len(rows) > 1:
+            lines.append(["lowest–highest", "", "", "", *(_range(column, 1) for column in columns)])
+    first = next(iter(experiments.values()))
+    if first.data.max_train_ops == _PUBLISHED_OPS:
+        for name, quoted in first.published.items():
+            lines.append([f"{name} †", "published", "", "", *(number(quoted.get(str(n)), 0) for n in LENGTHS)])
+    return Table(head=["model", "result", "seeds", "epochs", *map(str, LENGTHS)], rows=lines)
+
+
+def trainings(experiments: Experiments) -> Table:
+    """Return how the models were trained."""
+    head = ["model", "result", "seeds", "epochs", "best", "parameters", "s/epoch", "validation"]
+    lines = []
+    for name, run, rows in _encoders(experiments):
+        if name != "majority":
+            line = [name, run, ", ".join(str(row.seed) for row in rows)]
+            line += [_range([getattr(row, key) for row in rows]) for key in ("epochs", "best_epoch", "parameters")]
+            line += [_range([row.seconds_per_epoch for row in rows]), _range([row.valid for row in rows], 1)]
+            lines.append([*line, "; ".join(dict.fromkeys(map(_settings, rows)))])
+    return Table(head=[*head, "settings other than the authors'"], rows=lines)
+
+
+def others(evaluation: Evaluation) -> Table:
+    """Return accuracies by length on other files."""
+    rows = [(name, row) for name, rows in evaluation.encoders.items() for row in rows]
+    counts = {n: count for n, count in rows[0][1].counts.items() if count}
+    lines = [["pairs", "", *(f"{count:,}" for count in counts.values()), f"{sum(counts.values()):,}"]]
+    for name, row in rows:
+        lines.append([name, str(row.seed), *(number(row.by_length[n]) for n in counts), number(row.accuracy)])
+    return Table(head=["operators", "seed", *counts, "all"], rows=lines)
 
 
 def svg(experiment: Experiment) -> str:
     """Return the figure; the shades reach from the worst to the best seed."""
-    ours = {network(name, ()): [_values(row.by_length) for row in rows] for name, rows in experiment.encoders.items()}
+    ours = {_name(encoder): [_values(row.by_length) for row in rows] for encoder, rows in experiment.encoders.items()}
     lines = []
     for name, seeds in ours.items():
         columns = list(zip(*seeds, strict=True))
@@ -24,6 +70,30 @@ def svg(experiment: Experiment) -> str:
     marker = ops + 0.5, f"trained on at most {ops}"
     x_label, y_label = "operators in the longer formula", "accuracy in %"
     return curve(lines, x=LENGTHS, marker=marker, x_label=x_label, y_label=y_label)
+
+
+def _encoders(experiments: Experiments) -> list[tuple[str, str, Sequence[Row]]]:
+    """Return the name, the run and the seeds' rows of every encoder; the majority once, and last."""
+    models = [
+        (_name(encoder), run, rows)
+        for run, experiment in experiments.items()
+        for encoder, rows in experiment.encoders.items()
+    ]
+    return [model for model in models if model[0] != "majority"] + [m for m in models if m[0] == "majority"][:1]
+
+
+def _name(encoder: str) -> str:
+    return "Tree-LSTM" if encoder == "tree-lstm" else network(encoder, ())
+
+
+def _settings(row: Row) -> str:
+    return ", ".join(f"{key} {value}" for key, value in row.settings.items() if key != "epochs") or "none"
+
+
+def _range(values: Sequence[float], digits: int = 0) -> str:
+    """Return the lowest and the highest, as one number if they are the same."""
+    ends = (min(values), max(values)) if values else ()
+    return "–".join(dict.fromkeys(f"{value:,.{digits}f}" for value in ends)) or NONE
 
 
 def _values(by_length: Mapping[str, float | None]) -> Sequence[float]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from onlstm.paper.logic.content import Content
-from onlstm.paper.logic.table import accuracies, trainings
+from onlstm.paper.logic.figure import accuracies, trainings
 from onlstm.paper.results import Result
 from onlstm.paper.sections import Section
 from onlstm.paper.tables import named
