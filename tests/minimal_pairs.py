@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers import random_model
+from onlstm.paper.syntax import scoring
 from onlstm.text.sources import read_lines
 from onlstm.text.tokenizer import Tokenizer
 
@@ -19,8 +20,13 @@ def make(folder, words=WORDS, seed=0, profile="pretokenized", **options):
     return folder
 
 
-def quiet(run):
-    return partial(run, on_defect=lambda line: None)
+def runner(task):
+    """Return what runs a task: runs, pairs, and options of the task or of the runner."""
+
+    def run(runs, pairs=None, on_defect=lambda line: None, scores=None, **options):
+        return scoring.run(runs, partial(task, pairs=pairs, on_defect=on_defect, **options), scores)
+
+    return run
 
 
 def wikitext():

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from minimal_pairs import SHARED, make, quiet, wikitext
+from minimal_pairs import SHARED, make, runner, wikitext
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
 from onlstm.paper.syntax import agreement
 from onlstm.paper.syntax.scoring import mcnemar
 
-run_agreement = quiet(agreement.run)
+run_agreement = runner(agreement.task)
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +100,11 @@ def test_agreement_files(tmp_path):
     if not path.is_file():
         pytest.skip("no ../shared/data/agreement-en")
     said = []
-    sets = agreement.read(path, said.append)
-    assert {name: len(tasks) for name, tasks in sets.items()} == {"generated": 410, "subj_agr_filtered": 7489}
+    verbs = agreement.read(path, said.append)
+    sets = {name: [verb for verb in verbs if verb.set == name] for name in ("generated", "subj_agr_filtered")}
+    assert [len(some) for some in sets.values()] == [410, len(verbs) - 410] == [410, 7489]
     assert len(said) == 4  # identical forms
-    kinds = [task.part for task in sets["subj_agr_filtered"]]
+    kinds = [verb.part for verb in sets["subj_agr_filtered"]]
     assert [kinds.count(f"{k} attractors") for k in range(5)] == [1972, 1957, 1943, 1287, 330]
     known = wikitext()
-    assert [sum({t.right, t.wrong} <= known for t in tasks) for tasks in sets.values()] == [391, 7464]
+    assert [sum({verb.right, verb.wrong} <= known for verb in some) for some in sets.values()] == [391, 7464]

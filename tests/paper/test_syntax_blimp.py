@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from minimal_pairs import SHARED, make, quiet
+from minimal_pairs import SHARED, make, runner
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
 from onlstm.paper.syntax import blimp
 from onlstm.paper.syntax.scoring import mcnemar
 
-run_blimp = quiet(blimp.run)
+run_blimp = runner(blimp.task)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimal_pairs import SHARED, WORDS, make, quiet, wikitext
+from minimal_pairs import SHARED, WORDS, make, runner, wikitext
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.paper.published import published
@@ -18,7 +18,7 @@ from onlstm.paper.syntax import table3
 from onlstm.paper.syntax.scoring import contrast, mcnemar
 from onlstm.paper.syntax.templates import generate, load
 
-syneval = quiet(table3.run)
+syneval = runner(table3.task)
 
 
 @pytest.fixture(scope="module")

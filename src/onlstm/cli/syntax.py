@@ -55,7 +55,7 @@ def syneval(
     """
     from onlstm.paper.syntax import table3
 
-    _answer("syneval", partial(table3.run, lexicon=lexicon), run, pairs, options)
+    _answer("syneval", partial(table3.task, lexicon=lexicon), run, pairs, options)
 
 
 @app.command
@@ -74,7 +74,7 @@ def blimp(
     """Print how often a run finds the good sentence of BLiMP's pairs likelier, by paradigm and phenomenon."""
     from onlstm.paper.syntax import blimp
 
-    content = _answer("blimp", partial(blimp.run, reading=reading), run, path, options)
+    content = _answer("blimp", partial(blimp.task, reading=reading), run, path, options)
     if content.unk_rate > 0.15 and reading == "own":
         notice("If the run was trained on text that is tokenised already, --reading words splits off punctuation.")
 
@@ -92,11 +92,11 @@ def agreement(
     """
     from onlstm.paper.syntax import agreement
 
-    _answer("agreement", agreement.run, run, path, options)
+    _answer("agreement", agreement.task, run, path, options)
 
 
 def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | None, options: Options) -> Any:
-    """Return what a task does, after keeping what is to be kept and printing a table or JSON."""
+    """Return what the runs make of a task, after keeping what is to be kept and printing a table or JSON."""
     started, out, scores = time.perf_counter(), options.out, options.scores
     set_threads(options.threads)
     check_output("--scores", scores, "scores.tsv", [pairs] if pairs else [])
@@ -104,7 +104,7 @@ def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | Non
     if out and scores and out.resolve() == scores.resolve():
         raise UserError(f"--out {out}: the file of --scores; name another")
     from onlstm.paper.results import save
-    from onlstm.paper.syntax import page
+    from onlstm.paper.syntax import page, scoring
     from onlstm.paper.syntax.content import printed
 
     defects = Counter[str]()
@@ -116,7 +116,7 @@ def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | Non
 
     with Progress("prefixes") as progress:
         runs = list(filter(None, (run, options.compare)))
-        content = task(runs, pairs, scores=scores, on_defect=report, on_progress=progress.update)
+        content = scoring.run(runs, partial(task, pairs=pairs, on_defect=report), scores, progress.update)
     for kind, count in defects.items():
         notice(f"onlstm: {count:,} lines in all: {kind}" if count > _SHOWN else "")
     data = printed(content)
@@ -127,8 +127,8 @@ def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | Non
         emit(command, started, None, {key: value for key, value in data.items() if key != "runs"})
         return content
     names = ("1", "2") if content.compare else (str(run),)
-    for name, each in zip(names, page.runs_of(content), strict=True):
-        print(f"{f'{name}: ' if content.compare else ''}{each.run}, {each.model}")
+    for name, other in zip(names, page.runs_of(content), strict=True):
+        print(f"{f'{name}: ' if content.compare else ''}{other.run}, {other.model}")
     print(page.table(content, 2, names).text(), "", *page.notes(content, names), page.KNOWN.replace("*", ""), sep="\n")
     wrote = [f"{what} in {path}" for what, path in (("scores", scores), ("result", out)) if path]
     print("; ".join([f"{time.perf_counter() - started:.0f} seconds", *wrote]))

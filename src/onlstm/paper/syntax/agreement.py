@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.reader import tokenizer_of
-from onlstm.paper.syntax import scoring
 from onlstm.paper.syntax.content import Agreement, AgreementRow
 from onlstm.paper.syntax.pairs import Report, files, require
+from onlstm.paper.syntax.scoring import Scored, Task, grouped, word_ids
 
 _SUFFIXES = (".text", ".gold", ".eval")
 
 
-class Task(NamedTuple):
+class Verb(NamedTuple):
     """A sentence up to the verb, and two forms of that."""
 
     before: list[str]
     right: str
     wrong: str
+    set: str
     part: str
     """Of its set: the number of nouns that attract the wrong form, or whether it is nonsense."""
 
@@ -36,65 +36,50 @@ class Task(NamedTuple):
         return " ".join([*self.before, self.right]), " ".join([*self.before, self.wrong])
 
 
-def run(
-    runs: Sequence[Path],
-    pairs: Path,
-    *,
-    scores: Path | None = None,
-    on_defect: Report,
-    on_progress: scoring.Progress = lambda done, total: None,
-) -> Agreement:
-    """Return how often one run, or each of two, finds the right form of a verb likelier."""
-    models = [LanguageModel.load(path) for path in runs]
-    sets = read(pairs, on_defect)
-    tasks = [task for some in sets.values() for task in some]
-    ids = [_ids(model, tasks) for model in models]
-    differ = [{task.right, task.wrong} for task in tasks]
-    scored = scoring.score(runs, models, ids, [task.texts for task in tasks], differ, on_progress, last_only=True)
-    if scores:
-        records = (_record(name, task) for name, some in sets.items() for task in some)
-        scoring.write_scores(scores, scored, records)
-    groups = list(_groups(sets))
-    contents = []
-    for run, of in zip(scored, ids, strict=True):
-        parts = [run.count(AgreementRow, group) for group in groups if group[0]["part"]]
-        whole = [group for group in groups if not group[0]["part"]]
+def task(models: Sequence[LanguageModel], *, pairs: Path, on_defect: Report) -> Task[Agreement]:
+    """Return the pairs of a file, a folder or an archive, and how they are counted."""
+    verbs = read(pairs, on_defect)
+    sets = [({"name": name, "part": None}, places) for name, places in grouped(verb.set for verb in verbs).items()]
+    by_part = sorted(grouped((verb.set, verb.part) for verb in verbs).items())
+    parts = [({"name": name, "part": part}, places) for (name, part), places in by_part]
+
+    def content(run: Scored) -> Agreement:
+        counted = [run.count(AgreementRow, group) for group in parts]
         rows = [
-            run.count(AgreementRow, group, parts=[part for part in parts if part.name == group[0]["name"]])
-            for group in whole
+            run.count(AgreementRow, group, parts=[part for part in counted if part.name == group[0]["name"]])
+            for group in sets
         ]
-        rate = scoring.unk_rate(run.model, (of[task.texts[0]][:-1] for task in tasks))
-        contents.append(Agreement(**run.about, unk_rate=rate, sets=rows))
-    return scoring.compared(contents, scored, groups)
+        return Agreement(**run.about, unk_rate=run.unk_rate(run.ids[verb.texts[0]][:-1] for verb in verbs), sets=rows)
+
+    return Task(
+        pairs=[verb.texts for verb in verbs],
+        differ=[{verb.right, verb.wrong} for verb in verbs],
+        ids=[word_ids(model, {text for verb in verbs for text in verb.texts}) for model in models],
+        last_only=True,
+        records=map(_record, verbs),
+        groups=[*sets, *parts],
+        content=content,
+    )
 
 
-def _ids(model: LanguageModel, tasks: Sequence[Task]) -> dict[str, list[int]]:
-    """Return the ids of forms, and of the words up to them."""
-    tokenizer, ids = tokenizer_of(model), dict[str, list[int]]()
-    for task in tasks:
-        before, forms = tokenizer.ids(task.before), tokenizer.ids([task.right, task.wrong])
-        for text, word, form in zip(task.texts, (task.right, task.wrong), forms, strict=True):
-            ids |= {text: [*before, form], word: [form]}
-    return ids
-
-
-def read(path: Path, on_defect: Report) -> dict[str, list[Task]]:
-    """Return the tasks of every set in a folder or archive, or of the set that a file belongs to, by name."""
+def read(path: Path, on_defect: Report) -> list[Verb]:
+    """Return the verbs of every set in a folder or archive, or of the set that a file belongs to, by name."""
     paths = [path] if path.is_dir() or path.suffix.lower() not in _SUFFIXES else _siblings(path)
     inside = ((PurePath(file.place), file.data) for source in paths for file in files(source, _SUFFIXES, on_defect))
     by_place = {str(place.with_suffix(place.suffix.lower())): data for place, data in inside}
-    sets = {}
-    for stem in sorted({place[: -len(PurePath(place).suffix)] for place in by_place}):
+    verbs = list[Verb]()
+    stems = sorted({place[: -len(PurePath(place).suffix)] for place in by_place})
+    names = Counter(PurePath(stem).name for stem in stems)
+    for stem in stems:
         there = {suffix: by_place[stem + suffix] for suffix in _SUFFIXES if stem + suffix in by_place}
         if missing := [suffix for suffix in _SUFFIXES[:2] if suffix not in there]:
             on_defect(f"{stem}{missing[0]}: no such file; the set is left out")
-        elif tasks := list(_tasks(stem, there, on_defect)):
-            sets[stem] = tasks
-    if not sets:
+        else:
+            name = PurePath(stem).name
+            verbs += _verbs(stem, name if names[name] == 1 else stem, there, on_defect)
+    if not verbs:
         raise UserError(f"{path}: no sentences; files NAME.text, NAME.gold, NAME.eval are needed, in a folder or zip")
-    short = {stem: PurePath(stem).name for stem in sets}
-    counts = Counter(short.values())
-    return {stem if counts[short[stem]] > 1 else short[stem]: tasks for stem, tasks in sets.items()}
+    return verbs
 
 
 def _siblings(path: Path) -> list[Path]:
@@ -103,8 +88,8 @@ def _siblings(path: Path) -> list[Path]:
     return sorted(file for file in path.parent.glob("*") if file.stem == path.stem and file.suffix.lower() in _SUFFIXES)
 
 
-def _tasks(stem: str, there: Mapping[str, bytes], on_defect: Report) -> Iterator[Task]:
-    """Yield the tasks of a set."""
+def _verbs(stem: str, name: str, there: Mapping[str, bytes], on_defect: Report) -> Iterator[Verb]:
+    """Yield the verbs of a set."""
     lines = {
         suffix: data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").removesuffix("\n").split("\n")
         for suffix, data in there.items()
@@ -116,17 +101,17 @@ def _tasks(stem: str, there: Mapping[str, bytes], on_defect: Report) -> Iterator
         if not any(map(str.strip, texts)):
             continue
         try:
-            task = _task(*texts)
+            verb = _verb(name, *texts)
         except ValueError as error:
             on_defect(f"{stem}.gold:{number}: {error}; left out")
             continue
-        if task.right == task.wrong:
+        if verb.right == verb.wrong:
             on_defect(f"{stem}.gold:{number}: identical forms, a tie")
-        yield task
+        yield verb
 
 
-def _task(text: str, gold: str, place: str | None = None) -> Task:
-    """Return the task of a line, or raise a `ValueError`."""
+def _verb(name: str, text: str, gold: str, place: str | None = None) -> Verb:
+    """Return the verb of a line, or raise a `ValueError`."""
     require(not re.search("[\ud800-\udfff]", text + gold), "not UTF-8, or the text's line is not")
     words, columns = text.split(), [column.strip() for column in gold.split("\t")]
     short = len(columns) == 4
@@ -137,22 +122,12 @@ def _task(text: str, gold: str, place: str | None = None) -> Task:
     require(
         place is None or place.strip() == index, f"place {index}, but {(place or '').strip() or 'nothing'} in .eval"
     )
-    require(right and wrong, "a form is missing")
+    require(len(right.split()) == len(wrong.split()) == 1, "each form should be one word")
     require(not short or columns[3].isdecimal(), f"{columns[3][:20]!r} is no number of attractors")
     part = f"{columns[3]} attractors" if short else "original" if columns[2] == "0" else "nonsense"
-    return Task(words[: int(index)], right, wrong, part)
+    return Verb(words[: int(index)], right, wrong, name, part)
 
 
-def _groups(sets: Mapping[str, Sequence[Task]]) -> Iterator[scoring.Group]:
-    """Yield each set, then its parts."""
-    first = 0
-    for name, tasks in sets.items():
-        yield {"name": name, "part": None}, range(first, first + len(tasks))
-        for part, places in sorted(scoring.grouped(task.part for task in tasks).items()):
-            yield {"name": name, "part": part}, [first + k for k in places]
-        first += len(tasks)
-
-
-def _record(name: str, task: Task) -> tuple[dict[str, str], dict[str, str]]:
-    words = {"before": " ".join(task.before), "right": task.right, "wrong": task.wrong}
-    return {"set": name, "kind": task.part} | words, dict(zip(("right", "wrong"), task.texts, strict=True))
+def _record(verb: Verb) -> tuple[dict[str, str], dict[str, str]]:
+    words = {"before": " ".join(verb.before), "right": verb.right, "wrong": verb.wrong}
+    return {"set": verb.set, "kind": verb.part} | words, dict(zip(("right", "wrong"), verb.texts, strict=True))

@@ -6,6 +6,8 @@ The model's own tokenizer reads the sentences, and all its words are scored, `<e
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, compress
+from operator import not_
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -13,9 +15,9 @@ from typing import Literal, NamedTuple
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import tokenizer_of
-from onlstm.paper.syntax import scoring
 from onlstm.paper.syntax.content import Blimp, BlimpRow
 from onlstm.paper.syntax.pairs import Report, read_lines
+from onlstm.paper.syntax.scoring import Group, Scored, Task, contrast, grouped
 
 Reading = Literal["own", "words"]
 Encode = Callable[[Sequence[str]], list[list[int]]]
@@ -35,53 +37,46 @@ class Pair(NamedTuple):
     field: str
     phenomenon: str
     """What the files call linguistics_term."""
-    sentences: tuple[str, str]
-    """The good one and the bad one."""
+    texts: tuple[str, str]
+    """The good sentence and the bad one."""
 
 
-def run(
-    runs: Sequence[Path],
-    pairs: Path,
-    *,
-    reading: Reading = "own",
-    scores: Path | None = None,
-    on_defect: Report,
-    on_progress: scoring.Progress = lambda done, total: None,
-) -> Blimp:
-    """Return how often one run, or each of two, finds the good sentence likelier; for `reading` see `encoder`."""
-    models = [LanguageModel.load(path) for path in runs]
+def task(models: Sequence[LanguageModel], *, pairs: Path, reading: Reading = "own", on_defect: Report) -> Task[Blimp]:
+    """Return the pairs of a file, a folder or an archive, and how they are counted; for `reading` see `encoder`."""
     every = list(read(pairs, on_defect))
-    differ = [scoring.contrast(*(text.split() for text in pair.sentences)) for pair in every]
-    texts = sorted({text for pair in every for text in pair.sentences}.union(*differ))
+    differ = [contrast(*(text.split() for text in pair.texts)) for pair in every]
+    texts = sorted({text for pair in every for text in pair.texts}.union(*differ))
     ids = [dict(zip(texts, encoder(model, reading)(texts), strict=True)) for model in models]
-    chosen = [k for k, pair in enumerate(every) if all(of[text] for of in ids for text in pair.sentences)]
-    for k in set(range(len(every))).difference(chosen):
-        on_defect(f"{every[k].place}: a sentence without words; left out")
+    full = [all(ids_of[text] for ids_of in ids for text in pair.texts) for pair in every]
+    for pair in compress(every, map(not_, full)):
+        on_defect(f"{pair.place}: a sentence without words; left out")
+    chosen = list(compress(every, full))
     if not chosen:
         raise UserError(f"{pairs}: the run's tokenizer finds words in no pair; they are not in its language")
-    some = [every[k] for k in chosen]
-    scored = scoring.score(
-        runs, models, ids, [pair.sentences for pair in some], [differ[k] for k in chosen], on_progress
-    )
-    if scores:
-        scoring.write_scores(scores, scored, map(_record, some))
-    paradigms = _paradigms(some)
-    phenomena = _phenomena(paradigms, len(some))
-    contents = []
-    for run, of in zip(scored, ids, strict=True):
+    paradigms = _paradigms(chosen)
+    phenomena = _phenomena(paradigms)
+
+    def content(run: Scored) -> Blimp:
         rows = [run.count(BlimpRow, group) for group in paradigms]
         *means, whole = (_mean(run, group, rows) for group in phenomena)
-        content = Blimp(
+        return Blimp(
             **run.about,
             reading=reading,
-            unk_rate=scoring.unk_rate(run.model, (of[text] for pair in some for text in pair.sentences)),
+            unk_rate=run.unk_rate(run.ids[text] for pair in chosen for text in pair.texts),
             paradigms=rows,
             phenomena={head["phenomenon"]: mean for (head, _), mean in zip(phenomena, means, strict=False)},
             all=whole,
             mean=whole.accuracy,
         )
-        contents.append(content)
-    return scoring.compared(contents, scored, [*paradigms, *phenomena])
+
+    return Task(
+        pairs=[pair.texts for pair in chosen],
+        differ=list(compress(differ, full)),
+        ids=ids,
+        records=map(_record, chosen),
+        groups=[*paradigms, *phenomena],
+        content=content,
+    )
 
 
 def read(path: Path, on_defect: Report) -> Iterator[Pair]:
@@ -111,31 +106,31 @@ def encoder(model: LanguageModel, reading: Reading) -> Encode:
     return lambda texts: [tokenizer.ids(words(text)) for text in texts]
 
 
-def _paradigms(pairs: Sequence[Pair]) -> list[scoring.Group]:
+def _paradigms(pairs: Sequence[Pair]) -> list[Group]:
     """Return what each paradigm is called, and its pairs."""
-    paradigms = list[scoring.Group]()
-    for uid, places in sorted(scoring.grouped(pair.uid for pair in pairs).items()):
+    paradigms = list[Group]()
+    for uid, places in sorted(grouped(pair.uid for pair in pairs).items()):
         phenomenon = next((pairs[k].phenomenon for k in places if pairs[k].phenomenon), "")
         field = next((pairs[k].field for k in places if pairs[k].field), "")
         paradigms.append(({"uid": uid, "phenomenon": phenomenon, "field": field}, places))
     return paradigms
 
 
-def _phenomena(paradigms: Sequence[scoring.Group], pairs: int) -> list[scoring.Group]:
+def _phenomena(paradigms: Sequence[Group]) -> list[Group]:
     """Return the pairs of each phenomenon, and last all."""
-    phenomena = dict[str, list[int]]()
-    for head, places in sorted(paradigms, key=lambda group: str(group[0]["phenomenon"])):
-        phenomena.setdefault(head["phenomenon"], []).extend(places)
-    return [*(({"phenomenon": name}, places) for name, places in phenomena.items()), ({}, range(pairs))]
+    phenomena = dict[str | None, list[int]]()
+    for name, places in sorted((head["phenomenon"], places) for head, places in paradigms):
+        phenomena.setdefault(name, []).extend(places)
+    every = {None: list(chain.from_iterable(phenomena.values()))}
+    return [({"phenomenon": name}, places) for name, places in (phenomena | every).items()]
 
 
-def _mean(run: scoring.Scored, group: scoring.Group, rows: Sequence[BlimpRow]) -> BlimpRow:
+def _mean(run: Scored, group: Group, rows: Sequence[BlimpRow]) -> BlimpRow:
     head, places = group
-    accuracies = [row.accuracy for row in rows if head.get("phenomenon") in (None, row.phenomenon)]
-    counts = run.count(BlimpRow, ({"paradigms": len(accuracies)}, places))
-    return replace(counts, accuracy=fmean(accuracies))
+    accuracies = [row.accuracy for row in rows if head["phenomenon"] in (None, row.phenomenon)]
+    return replace(run.count(BlimpRow, ({"paradigms": len(accuracies)}, places)), accuracy=fmean(accuracies))
 
 
 def _record(pair: Pair) -> tuple[dict[str, str], dict[str, str]]:
-    texts = dict(zip(("good", "bad"), pair.sentences, strict=True))
+    texts = dict(zip(("good", "bad"), pair.texts, strict=True))
     return {"uid": pair.uid} | texts, texts

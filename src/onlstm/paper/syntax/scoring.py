@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from onlstm import files
 from onlstm.lm.model import LanguageModel
@@ -28,16 +28,35 @@ Row = TypeVar("Row", bound=Counts)
 Content = TypeVar("Content", bound=Outcome)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[Content]):
+    """Pairs of texts, and what to make of their scores."""
+
+    pairs: Sequence[tuple[str, str]]
+    """The right text, then the wrong one."""
+    differ: Sequence[set[str]]
+    """The words of each pair that must be known for it to count as scorable."""
+    ids: Sequence[Ids]
+    """Of each model."""
+    last_only: bool = False
+    """Score the last words only."""
+    records: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]
+    """For the file of scores: texts to write, then, by name, those whose scores follow, "" for none."""
+    groups: Sequence[Group]
+    """What two runs are tested on."""
+    content: Callable[["Scored"], Content]
+
+
 @dataclass(frozen=True)
 class Scored:
-    """A run and what it makes of all pairs."""
+    """A run and what it makes of a task's pairs."""
 
     path: Path
     model: LanguageModel
+    ids: Ids
     log_p: Mapping[str, float]
     """Of each text, or of its last word, in nats."""
     scores: Sequence[tuple[float, float]]
-    """Of each pair."""
     known: Sequence[bool]
     """Of each pair, whether the words that differ are all in the vocabulary."""
 
@@ -62,43 +81,53 @@ class Scored:
             scorable_accuracy=100 * sum(sure) / len(sure) if sure else None,
         )
 
+    def unk_rate(self, ids: Iterable[Sequence[int]]) -> float:
+        """Return the share of the ids that are `<unk>`."""
+        words = [id for sentence in ids for id in sentence]
+        return words.count(tokenizer_of(self.model).unk_id) / max(1, len(words))
 
-def score(
+
+def run(
     runs: Sequence[Path],
-    models: Sequence[LanguageModel],
-    ids: Sequence[Ids],
-    pairs: Sequence[tuple[str, str]],
-    differ: Sequence[set[str]],
-    on_progress: Progress,
-    *,
-    last_only: bool = False,
-) -> list[Scored]:
-    """Return what each run makes of pairs; `differ` has the words that must be known, `last_only` scores last words."""
-    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    scored = []
-    for path, model, ids_of in zip(runs, models, ids, strict=True):
-        sentences = [ids_of[text] for text in texts]
-        given = [len(sentence) - 1 for sentence in sentences] if last_only else None
-        log_p = dict(
-            zip(texts, sentence_log_probs(model, sentences, given=given, on_progress=on_progress), strict=True)
-        )
-        unk = tokenizer_of(model).unk_id
-        unknown = {word for word in set().union(*differ) if unk in ids_of[word]}
-        known = [unknown.isdisjoint(words) for words in differ]
-        scored.append(Scored(path, model, log_p, [(log_p[a], log_p[b]) for a, b in pairs], known))
-    return scored
-
-
-def compared(contents: Sequence[Content], scored: Sequence[Scored], groups: Iterable[Group]) -> Content:
-    """Return the first run's content with the second one's, if there are two, and tests of them on each group."""
-    first, *other = contents
+    prepare: Callable[[list[LanguageModel]], Task[Content]],
+    scores: Path | None = None,
+    on_progress: Progress = lambda done, total: None,
+) -> Content:
+    """Return what one run makes of a task, or two and how surely they differ; write `scores`, if that is a file."""
+    models = [LanguageModel.load(path) for path in runs]
+    task = prepare(models)
+    scored = [_scored(task, *run, on_progress) for run in zip(runs, models, task.ids, strict=True)]
+    if scores:
+        _write_scores(scores, scored, task.records)
+    first, *other = map(task.content, scored)
     right = [[a > b for a, b in run.scores] for run in scored]
-    tests = tuple(
+    tests = [
         replace(mcnemar(*([run[k] for k in places] for run in right)), **head)
-        for head, places in (groups if other else ())
-    )
-    models = [Model.of(run.path, run.model) for run in scored]
-    return replace(first, runs=models, compare=other[0] if other else None, tests=tests)  # type: ignore[call-arg]
+        for head, places in (task.groups if other else ())
+    ]
+    facts: dict[str, Any] = {"compare": other[0] if other else None, "tests": tuple(tests)}
+    return replace(first, runs=[Model.of(run.path, run.model) for run in scored], **facts)
+
+
+def _scored(task: Task[Any], path: Path, model: LanguageModel, ids: Ids, on_progress: Progress) -> Scored:
+    texts = list(dict.fromkeys(text for pair in task.pairs for text in pair))
+    sentences = [ids[text] for text in texts]
+    given = [len(sentence) - 1 for sentence in sentences] if task.last_only else None
+    scores = sentence_log_probs(model, sentences, given=given, on_progress=on_progress)
+    log_p = dict(zip(texts, scores, strict=True))
+    unk = tokenizer_of(model).unk_id
+    unknown = {word for word in set().union(*task.differ) if unk in ids[word]}
+    known = [unknown.isdisjoint(words) for words in task.differ]
+    return Scored(path, model, ids, log_p, [(log_p[a], log_p[b]) for a, b in task.pairs], known)
+
+
+def word_ids(model: LanguageModel, texts: Iterable[str], end: Sequence[int] = ()) -> dict[str, list[int]]:
+    """Return the ids of words, and of texts that are words between spaces, followed by `end`."""
+    split = {text: text.split() for text in texts}
+    words = list({word for some in split.values() for word in some})
+    ids = dict(zip(words, tokenizer_of(model).ids(words), strict=True))
+    by_text = {text: [*(ids[word] for word in some), *end] for text, some in split.items()}
+    return {word: [id] for word, id in ids.items()} | by_text
 
 
 def grouped(keys: Iterable[Key]) -> dict[Key, list[int]]:
@@ -144,22 +173,13 @@ def contrast(first: Sequence[str], second: Sequence[str]) -> set[str]:
     return {*first[start : len(first) - end], *second[start : len(second) - end]}
 
 
-def unk_rate(model: LanguageModel, ids: Iterable[Sequence[int]]) -> float:
-    """Return the share of the ids that are `<unk>`."""
-    words = [id for sentence in ids for id in sentence]
-    return words.count(tokenizer_of(model).unk_id) / max(1, len(words))
-
-
-def write_scores(
-    path: Path, scored: Sequence[Scored], rows: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]
+def _write_scores(
+    path: Path, scored: Sequence[Scored], records: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]
 ) -> None:
-    """Write texts and their scores, a line a row: JSON if the name ends so, else values between tabs, with a header.
-
-    A row has the texts to write and, by name, those whose scores follow, "" for none.
-    """
+    """Write a line a record: JSON if the name ends so, else values between tabs, with a header."""
 
     def lines() -> Iterator[str]:
-        for number, (head, texts) in enumerate(rows):
+        for number, (head, texts) in enumerate(records):
             record: dict[str, str | float] = dict(head)
             for column, run in zip(("score", "compared"), scored, strict=False):
                 record |= {f"{column}_{name}": run.log_p.get(text, "") for name, text in texts.items()}

@@ -4,60 +4,53 @@ The procedure is the original's: each sentence alone, as `<eos> w1 … wn .` fro
 scored; all pairs of a row count the same. A model without a word for the period reads and scores none.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import tokenizer_of
 from onlstm.paper.published import published
-from onlstm.paper.syntax import scoring
 from onlstm.paper.syntax.content import Syneval, SynevalRow
 from onlstm.paper.syntax.pairs import Report, read_pairs
+from onlstm.paper.syntax.scoring import Group, Scored, Task, contrast, grouped, word_ids
 from onlstm.paper.syntax.templates import SENTENCES, Item, Row, generate, load, rows_of
 
 Case = tuple[Row, Item]
 """A row of the table, and an item that counts in it."""
 
 
-def run(
-    runs: Sequence[Path],
-    pairs: Path | None = None,
-    *,
-    lexicon: str = "",
-    scores: Path | None = None,
-    on_defect: Report,
-    on_progress: scoring.Progress = lambda done, total: None,
-) -> Syneval:
-    """Return how often one run, or each of two, finds the grammatical sentence likelier.
+def task(
+    models: Sequence[LanguageModel], *, pairs: Path | None = None, lexicon: str = "", on_defect: Report
+) -> Task[Syneval]:
+    """Return the pairs, and how they are counted.
 
     Args:
         pairs: a file, folder or archive of pairs, or templates in YAML; by default Marvin & Linzen's.
         lexicon: `in-vocabulary` (only words that all the models know), or the name of one beside the templates.
-        scores: a file for the scores of each pair.
     """
-    models = [LanguageModel.load(path) for path in runs]
     items, table = _items(pairs, lexicon, models, on_defect)
-    ids = [_ids(model, {sentence for item in items for sentence in item.sentences}) for model in models]
     cases = list(_cases(items, table))
     texts = [(item.sentences[row.compare[0]], item.sentences[row.compare[1]]) for row, item in cases]
-    differ = [scoring.contrast(good.split(), bad.split()) for good, bad in texts]
-    scored = scoring.score(runs, models, ids, texts, differ, on_progress)
-    if scores:
-        scoring.write_scores(scores, scored, map(_record, items))
     rows, pooled = _rows(cases, quoted=not _is_spec(pairs)), _pooled(cases)
-    contents = [
-        Syneval(
+
+    def content(run: Scored) -> Syneval:
+        return Syneval(
             **run.about,
             period=bool(_period(run.model)),
             items=len(items),
             rows=[run.count(SynevalRow, group) for group in rows],
             pooled=[run.count(SynevalRow, group) for group in pooled],
         )
-        for run in scored
-    ]
-    groups = [({key: head[key] for key in ("row", "group")}, places) for head, places in (*rows, *pooled)]
-    return scoring.compared(contents, scored, groups)
+
+    return Task(
+        pairs=texts,
+        differ=[contrast(good.split(), bad.split()) for good, bad in texts],
+        ids=[word_ids(model, {text for pair in texts for text in pair}, _period(model)) for model in models],
+        records=map(_record, items),
+        groups=[({key: head[key] for key in ("row", "group")}, places) for head, places in (*rows, *pooled)],
+        content=content,
+    )
 
 
 def _items(
@@ -87,14 +80,6 @@ def _is_spec(path: Path | None) -> bool:
     return path is not None and path.suffix.lower() in (".yaml", ".yml")
 
 
-def _ids(model: LanguageModel, sentences: Iterable[str]) -> dict[str, list[int]]:
-    """Return the ids of words, and of sentences with their period."""
-    words = list({word for sentence in sentences for word in sentence.split()})
-    ids, end = dict(zip(words, tokenizer_of(model).ids(words), strict=True)), _period(model)
-    by_word = {word: [id] for word, id in ids.items()}
-    return by_word | {sentence: [*(ids[word] for word in sentence.split()), *end] for sentence in sentences}
-
-
 def _period(model: LanguageModel) -> list[int]:
     """Return the period's id, if the model has one."""
     return [id for id in tokenizer_of(model).ids(["."]) if id != tokenizer_of(model).unk_id]
@@ -102,18 +87,18 @@ def _period(model: LanguageModel) -> list[int]:
 
 def _cases(items: Sequence[Item], table: Sequence[Row]) -> Iterator[Case]:
     """Yield the items of each row; a row for intrusive sentences has no pairs."""
-    places = scoring.grouped(item.template for item in items)
+    places = grouped(item.template for item in items)
     for row in table:
         for item in (items[k] for template in row.templates for k in places.get(template, ())):
             if 1 not in row.compare or len(item.sentences) == len(SENTENCES):
                 yield row, item
 
 
-def _rows(cases: Sequence[Case], quoted: bool) -> list[scoring.Group]:
+def _rows(cases: Sequence[Case], quoted: bool) -> list[Group]:
     """Return the rows of the table, with what the paper has in them if that is to be quoted."""
     values = [{k: 100 * float(v) for k, v in row.values.items() if k != "dependency"} for row in published("syneval")]
-    rows = list[scoring.Group]()
-    for number, places in scoring.grouped(row.number for row, _ in cases).items():
+    rows = list[Group]()
+    for number, places in grouped(row.number for row, _ in cases).items():
         row, example = cases[places[0]]
         head = {
             "row": number,
@@ -128,9 +113,9 @@ def _rows(cases: Sequence[Case], quoted: bool) -> list[scoring.Group]:
     return rows
 
 
-def _pooled(cases: Sequence[Case]) -> list[scoring.Group]:
+def _pooled(cases: Sequence[Case]) -> list[Group]:
     """Return the cases of each group, if there are several, and all."""
-    groups = scoring.grouped(row.group or "other" for row, _ in cases)
+    groups = grouped(row.group or "other" for row, _ in cases)
     every = {"all" if "all" not in groups else "all groups": range(len(cases))}
     pooled = (groups if len(groups) > 1 else {}) | every
     return [({"row": None, "group": name}, places) for name, places in pooled.items()]
