@@ -15,8 +15,8 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, NamedTuple, TextIO
@@ -62,26 +62,21 @@ def members(
             it is left out. By default one that cannot be read is a `UserError`; `path` itself always is.
     """
     with ExitStack() as stack:
-        try:
-            content = _content(path, stack, on_defect)
-            if not isinstance(content, Mapping):
+        with _readable(path):
+            content = _folder(path, stack, on_defect) if path.is_dir() else _content(path, stack)
+            if not isinstance(content, dict):
                 yield Member("standard input" if str(path) in _STDIN else path.name, str(path), content())
                 return
-        except _UNREADABLE as error:
-            raise _unreadable(path, error) from None
         earlier = dict[tuple[str, int], str]()
         for name in select([name for name in content if not _hidden(name)]):
             place = f"{path}/{name}"
-            try:
+            with _readable(place, on_defect):
                 data = content[name]()
-            except _UNREADABLE as error:
-                _report(_unreadable(place, error), on_defect)
-                continue
-            first = earlier.setdefault((PurePosixPath(name).name, hash(data)), place)
-            if first == place or not path.is_dir() or (path / name).exists():
-                yield Member(name, place, data)
-            elif on_defect:
-                on_defect(f"{place}: the same as {first}")
+                first = earlier.setdefault((PurePosixPath(name).name, hash(data)), place)
+                if first == place or not path.is_dir() or (path / name).exists():
+                    yield Member(name, place, data)
+                elif on_defect:
+                    on_defect(f"{place}: the same as {first}")
 
 
 def unpacked(file: io.BufferedReader) -> BinaryIO:
@@ -90,10 +85,22 @@ def unpacked(file: io.BufferedReader) -> BinaryIO:
     return next((unpack(file) for magic, unpack in _PACKED.items() if head.startswith(magic)), file)
 
 
-def _content(path: Path, stack: ExitStack, on_defect: _Report | None) -> Mapping[str, _Read] | _Read:
-    """Return what reads each file of a folder or an archive, by name, or what reads the one file."""
-    if path.is_dir():
-        return _folder(path, stack, on_defect)
+def _folder(folder: Path, stack: ExitStack, on_defect: _Report | None) -> dict[str, _Read]:
+    """Return what reads each file of a folder, by name: its own files, then those of the archives in it."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    archives = [name for name in names if _ARCHIVE.search(name) and not _hidden(name)]
+    content: dict[str, _Read] = {name: partial(_read, (folder / name).open, "rb") for name in names}
+    for archive in archives:
+        del content[archive]
+        with _readable(folder / archive, on_defect):
+            inside = _content(folder / archive, stack)
+            assert isinstance(inside, dict)
+            content |= {f"{archive}/{name}": read for name, read in inside.items()}
+    return content
+
+
+def _content(path: Path, stack: ExitStack) -> dict[str, _Read] | _Read:
+    """Return what reads each file of an archive, by name, or what reads the one file."""
     pipe = str(path) in _STDIN or (path.exists() and not path.is_file())
     file: io.BufferedReader[Any] = io.BufferedReader(io.BytesIO(_piped(path, sys.stdin))) if pipe else path.open("rb")
     stack.callback(file.close)
@@ -103,38 +110,21 @@ def _content(path: Path, stack: ExitStack, on_defect: _Report | None) -> Mapping
         infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
         return {name: partial(_read, archive.open, infos[name], infos[name].file_size) for name in sorted(infos)}
     file.seek(0)
-    if tar := _tar(file, stack, must=bool(named)):
-        inside = {member.name: member for member in tar if member.isfile()}
-        return {name: partial(_read, tar.extractfile, inside[name], inside[name].size) for name in sorted(inside)}
-    file.seek(0)
-    return partial(_read, lambda _: file, None)
-
-
-def _folder(folder: Path, stack: ExitStack, on_defect: _Report | None) -> dict[str, _Read]:
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    archives = [name for name in names if _ARCHIVE.search(name) and not _hidden(name)]
-    content: dict[str, _Read] = {name: partial(_read, (folder / name).open, "rb") for name in names}
-    for archive in archives:
-        del content[archive]
-        try:
-            inside = _content(folder / archive, stack, on_defect)
-        except _UNREADABLE as error:
-            _report(_unreadable(folder / archive, error), on_defect)
-            continue
-        assert isinstance(inside, Mapping)
-        content |= {f"{archive}/{name}": read for name, read in inside.items()}
-    return content
-
-
-def _tar(file: io.BufferedReader, stack: ExitStack, must: bool) -> tarfile.TarFile | None:
-    """Return the tar that a file is, if any; a packed one is unpacked first, to read its members in any order."""
-    plain = unpacked(file)
     try:
-        tar = stack.enter_context(tarfile.TarFile(fileobj=plain))
+        tar = _tar(file, stack)
     except tarfile.TarError:
-        if must:
+        if named:
             raise
-        return None
+        file.seek(0)
+        return partial(_read, lambda _: file, None)
+    inside = {member.name: member for member in tar if member.isfile()}
+    return {name: partial(_read, tar.extractfile, inside[name], inside[name].size) for name in sorted(inside)}
+
+
+def _tar(file: io.BufferedReader, stack: ExitStack) -> tarfile.TarFile:
+    """Return the tar that a file is; a packed one is unpacked first, to read its members in any order."""
+    plain = unpacked(file)
+    tar = stack.enter_context(tarfile.TarFile(fileobj=plain))
     if plain is file:
         return tar
     whole = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=1 << 26))  # noqa: SIM115
@@ -150,27 +140,19 @@ def _piped(path: Path, stdin: TextIO) -> bytes:
     return stdin.buffer.read() if str(path) in _STDIN else path.read_bytes()
 
 
-def _read(open_file: Callable[[Any], IO[bytes] | None], how: object, size: int = 0) -> bytes:
+def _read(open_file: Callable[[Any], Any], how: object, size: int = 0) -> bytes:
     """Return the content of a file that claims to have a size, unpacked."""
-    _check(size, LARGEST)
-    file, data, plain = open_file(how), io.BytesIO(), io.BytesIO()
-    assert file
-    with file:
-        _copy(file, data, LARGEST)
-    if not data.getvalue().startswith(tuple(_PACKED)):
-        return data.getvalue()
-    data.seek(0)
-    _copy(unpacked(io.BufferedReader(data)), plain, LARGEST)
-    return plain.getvalue()
+    data = io.BytesIO()
+    with open_file(how) as file, io.BufferedReader(file) as buffered:
+        _copy(unpacked(buffered), data, LARGEST, size)
+    return data.getvalue()
 
 
-def _copy(source: IO[bytes], target: IO[bytes], most: int) -> None:
-    while block := source.read(_BLOCK):
-        _check(target.tell() + len(block), most)
+def _copy(source: IO[bytes], target: IO[bytes], most: int, size: int = 0) -> None:
+    """Copy a file that claims to have a size, up to `most` bytes: more are an error."""
+    while size <= most and (block := source.read(_BLOCK)):
+        size = target.tell() + len(block)
         target.write(block)
-
-
-def _check(size: int, most: int) -> None:
     if size > most:
         raise OSError(f"more than {most >> 20:,} MB, unpacked")
 
@@ -179,11 +161,13 @@ def _hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
 
 
-def _unreadable(place: str | Path, error: Exception) -> UserError:
-    return UserError(f"cannot read {place}: {getattr(error, 'strerror', None) or error}")
-
-
-def _report(error: UserError, on_defect: _Report | None) -> None:
-    if on_defect is None:
-        raise error
-    on_defect(str(error))
+@contextmanager
+def _readable(place: str | Path, on_defect: _Report | None = None) -> Iterator[None]:
+    """Make what cannot be read in this block one line for `on_defect`, or a `UserError`."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        line = f"cannot read {place}: {getattr(error, 'strerror', None) or error}"
+        if on_defect is None:
+            raise UserError(line) from None
+        on_defect(line)

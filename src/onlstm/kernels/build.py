@@ -17,7 +17,6 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,11 +47,9 @@ def load() -> bool:
 
 
 def _load_library() -> None:
-    command = _compiler_command()
+    command, folders = _compiler_command(), _cache_folders()
     name = f"cpu-{_key(command)}.so"
-    folders = _cache_folders()
-    library = next((path for folder in folders if _trusted(path := folder / name)), None)
-    if library is not None:
+    for library in filter(_trusted, [folder / name for folder in folders]):
         try:
             torch.ops.load_library(library)
             return
@@ -61,12 +58,9 @@ def _load_library() -> None:
     library = _writable_one(folders) / name
     try:
         _compile(command, library)
-    except OSError as error:
-        raise BuildError(f"building in {library.parent} failed ({error})") from None
-    try:
         torch.ops.load_library(library)
     except OSError as error:
-        raise BuildError(f"the compiled kernel does not load ({error})") from None
+        raise BuildError(f"building in {library.parent} failed ({error})") from None
 
 
 def _compiler_command() -> list[str]:
@@ -75,9 +69,8 @@ def _compiler_command() -> list[str]:
     capability = torch.backends.cpu.get_cpu_capability().replace(" ", "_")
     openmp = [] if sys.platform == "darwin" else ["-fopenmp"]
     compilers = [shlex.split(os.environ["CXX"])] if os.environ.get("CXX") else [["g++"], ["c++"], ["clang++"]]
-    found = next((words for words in compilers if shutil.which(words[0])), compilers[0])
     return [
-        *found,
+        *next((words for words in compilers if shutil.which(words[0])), compilers[0]),
         *("-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"),
         *openmp,
         f"-DCPU_CAPABILITY={capability}",
@@ -108,16 +101,11 @@ def _processor() -> str:
 
 def _cache_folders() -> list[Path]:
     """Return where the library may be: $ONLSTM_CACHE, the user's cache, or (read-only home) a temporary folder."""
-    user = getattr(os, "getuid", lambda: "user")()
-    places: list[Callable[[], Path]] = [
-        lambda: Path(os.environ["ONLSTM_CACHE"]),
-        lambda: Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onlstm",
-        lambda: Path(tempfile.gettempdir()) / f"onlstm-{user}",
-    ]
-    folders = []
-    for place in places:
-        with suppress(KeyError, RuntimeError, OSError):  # not set, no home, nowhere to write
-            folders.append(place())
+    folders = [Path(os.environ["ONLSTM_CACHE"])] if "ONLSTM_CACHE" in os.environ else []
+    with suppress(RuntimeError):  # no home
+        folders.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onlstm")
+    with suppress(OSError):  # nowhere to write
+        folders.append(Path(tempfile.gettempdir()) / f"onlstm-{getattr(os, 'getuid', lambda: 'user')()}")
     return folders
 
 
@@ -150,16 +138,12 @@ def _compile(command: list[str], library: Path) -> None:
     _log.warning("onlstm: compiling the C++ kernel for this machine, once (about 15 s)")
     handle, name = tempfile.mkstemp(prefix=library.stem, suffix=".building", dir=library.parent)
     os.close(handle)
+    command = [*command, str(SOURCES[0]), "-o", name, "-ltorch_cpu", "-lc10"]
     try:
-        built = subprocess.run(
-            [*command, str(SOURCES[0]), "-o", name, "-ltorch_cpu", "-lc10"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if built.returncode:
-            lines = [line for line in built.stderr.splitlines() if "error" in line] or built.stderr.splitlines()
-            raise BuildError(f"{command[0]} failed: {lines[0] if lines else 'no message'}")
+        compiler = subprocess.run(command, capture_output=True, text=True, check=False)
+        if compiler.returncode:
+            lines = compiler.stderr.splitlines() or ["no message"]
+            raise BuildError(f"{command[0]} failed: {next((line for line in lines if 'error' in line), lines[0])}")
         Path(name).replace(library)
     finally:
         Path(name).unlink(missing_ok=True)
