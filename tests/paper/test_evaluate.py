@@ -43,12 +43,24 @@ def bank(tmp_path):
     return path
 
 
+def write_corpus(folder: Path, text: str, tokenizer: Tokenizer) -> None:
+    """The corpus of a run on this text, in the words of a tokenizer with gaps."""
+    for name, content in (("train", text), ("valid", "the cat slept\n")):
+        (folder.parent.parent / f"{name}.txt").write_text(content)
+    corpus.prepare([folder.parent.parent / f"{name}.txt" for name in ("train", "valid")], folder)
+    described = json.loads((folder / "corpus.json").read_text()) | {"vocabulary": len(tokenizer)}
+    for name, part in described["splits"].items():
+        ids = corpus.encode_text(tokenizer, folder.parent.parent / f"{name}.txt")
+        ids.astype(described["dtype"]).tofile(folder / f"{name}.ids")
+        part["tokens"] = len(ids)
+    tokenizer.save(folder / "tokenizer.json")
+    (folder / "corpus.json").write_text(json.dumps(described))
+
+
 def make_run(folder: Path, seed=0, rnn="onlstm", spread=2.25, **options):
     """A run folder with random weights; with spread 0 its distances are all the same."""
-    (folder.parent / "train.txt").write_text(TRAINING)
-    (folder.parent / "valid.txt").write_text("the cat slept\n")
     words = Tokenizer.of_words(["N", "$", "the", "old", "cat", "paid", "dog", "dogs", "saw", "slept", "on", "mat"])
-    corpus.prepare([folder.parent / "train.txt", folder.parent / "valid.txt"], folder / "corpus", tokenizer=words)
+    write_corpus(folder / "corpus", TRAINING, words)
     random_model(words, seed=seed, spread=spread, rnn=rnn, num_layers=3, chunk_size=2, **options).save(folder)
     return folder
 
@@ -119,10 +131,7 @@ def test_json_keys_and_values(tmp_path, bank):
 def test_sentences_of_unknown_words_are_not_seen(tmp_path):
     """Read as `<unk> <unk>` they may be any line of the training text."""
     folder = make_run(tmp_path / "run")
-    (tmp_path / "strange.txt").write_text("xx yy\nthe zz slept\n")
-    (tmp_path / "more.txt").write_text(TRAINING)
-    words = LanguageModel.load(folder).tokenizer
-    corpus.prepare([tmp_path / "strange.txt", tmp_path / "more.txt"], folder / "corpus", tokenizer=words)
+    write_corpus(folder / "corpus", "xx yy\nthe zz slept\n" + TRAINING, LanguageModel.load(folder).tokenizer)
     path = tmp_path / "spanish.mrg"
     path.write_text("( (S (NN soy) (NN marino)) )\n( (S (DT the) (NN owl) (VBD slept)) )\n")
     found = run(Request(runs=[folder], treebank=path))
