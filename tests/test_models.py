@@ -290,3 +290,8 @@ def test_names_are_known_without_torch():
     code = "import sys\nfrom onlstm import models\nmodels.names(); models.is_run('x'); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_loading_a_model_does_not_import_torchs_compiler():
+    code = "import sys, onlstm; onlstm.Parser.load('en-small').parse('A cat sat.')"
+    assert subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch._dynamo' in sys.modules)"]).returncode == 0

@@ -80,7 +80,7 @@ class LanguageModel(nn.Module):
         if not config.vocab_size:
             raise UserError("model.vocab_size 0: say how many words there are")
         self.config, self.tokenizer = config, tokenizer
-        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.embedding = _Embedding(config.vocab_size, config.embedding_size)
         self.layers = nn.ModuleList(_layer(config, a, b) for a, b in pairwise((config.embedding_size, *config.sizes)))
         self.decoder = _head(config)
         nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
@@ -201,6 +201,14 @@ class LanguageModel(nn.Module):
     def head(self) -> Head:
         """The softmax."""
         return self.decoder
+
+
+class _Embedding(nn.Embedding):
+    """`nn.Embedding`, without the seconds for which torch imports its compiler to draw normal weights on "meta"."""
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:
+            super().reset_parameters()
 
 
 def _layer(config: LMConfig, input_size: int, hidden_size: int) -> nn.Module:
