@@ -1,12 +1,15 @@
-"""The command parse: sentences in, trees out, line by line; or one shard of them, for a cluster."""
+"""The command parse: sentences in, trees out, line by line and in order."""
 
-import json as json_module
+import json as form
 import shutil
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 from cyclopts import Parameter
 
@@ -22,15 +25,15 @@ if TYPE_CHECKING:
     from onlstm.parser import Parse, Parser
 
 Format = Literal["brackets", "json", "tree", "svg", "html", "latex"]
-Gates = Annotated[
-    Literal["forget", "input", "lstm"] | None,
-    Parameter(help="Which gates to read: forget, input, or lstm (an LSTM's own forget gates; default for LSTM runs)."),
-]
+Record = tuple["Parse", str]
+"""A parse, and why its line could not be read if it could not."""
+Inputs = list[Path | str]
+"""Files and sentences."""
+
 _SUFFIXES = {"brackets": "txt", "json": "jsonl", "tree": "txt", "svg": "svg", "html": "html", "latex": "tex"}
 _FORMATS: dict[str, Format] = {".json": "json", ".jsonl": "json", ".svg": "svg", ".html": "html", ".tex": "latex"}
-_PACKED = (".gz", ".xz", ".bz2")
 _NAMED, _UNKNOWN = 5, 0.3
-"""Bad lines that are listed; share of unknown words from which trees are not to be trusted."""
+"""How many lines that are not UTF-8 are named, and the share of unknown words that is too much."""
 
 
 @app.command
@@ -41,176 +44,153 @@ def parse(
         Parameter(help="Default: from the suffix of --out; otherwise a tree on a terminal and brackets in a pipe."),
     ] = None,
     layer: Annotated[
-        str | None, Parameter(help="1, 2, middle, last; or 1,2 for the average (default: the run's).")
+        str | None, Parameter(help="1, middle, last, or 1,2 for the average (default: the run's).")
     ] = None,
     decoder: Annotated[Literal["paper", "unbiased"], Parameter(help="How distances become a tree.")] = "paper",
-    gates: Gates = None,
-    out: Annotated[
-        Path | None, Parameter(help="File to write; a folder for --shard or for one SVG per sentence.")
+    gates: Annotated[
+        Literal["forget", "input", "lstm"] | None,
+        Parameter(help="Which gates to read: forget, input, or lstm (an LSTM's own forget gates)."),
     ] = None,
-    shard: Annotated[str | None, Parameter(help="i/n: only part i of n; skipped if --out has it already.")] = None,
+    out: Annotated[
+        Path | None, Parameter(help="File to write; with --shard a folder, and for SVG a folder with one file each.")
+    ] = None,
+    shard: Annotated[str | None, Parameter(help="i/n: parse part i of n, unless --out has it already.")] = None,
     on_error: Annotated[Literal["skip", "stop"], Parameter(help="What to do at a line that is not UTF-8.")] = "skip",
     threads: Threads = None,
     json: Annotated[bool, Parameter(name="--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the tree of each sentence. One line of text is one sentence, and the order stays.
 
-    Without a RUN the bundled model en-small reads the text. The first word is a RUN if it is a folder with a model in
-    it or the name of a bundled model; it is text if it is a file, a folder of text, - or contains a space.
+    Without a RUN, the bundled model en-small reads the text. The first word is a RUN if it is a folder with a model or
+    the name of a bundled one; it is text if it is a file, a folder of text, -, or holds a space.
 
-    A line without words gives an empty line, or a JSON record without spans; so does one that is not UTF-8, with the
-    reason as `error` in JSON: line n of the brackets always belongs to line n of the text. `id` counts lines from 0.
+    Line n of the brackets always belongs to line n of the text: a line without words gives an empty line, or a JSON
+    record without spans; so does one that is not UTF-8, with the reason as `error` in JSON. `id` counts lines from 0.
 
-    For a cluster: --shard 1/8 --out FOLDER to --shard 8/8 --out FOLDER, again where one was lost; then
+    On a cluster: --shard 1/8 --out FOLDER to --shard 8/8 --out FOLDER, and again for one that was lost; then
     `cat FOLDER/part-*.txt`.
     """
     from onlstm.lm.model import LanguageModel
     from onlstm.parser import Parser
+    from onlstm.text.sources import read_inputs
 
     set_threads(threads)
-    if json and format not in (None, "json"):
-        raise UserError(f"--json and --format {format}: choose one of them")
-    kind = "json" if json else format or _default_format(out)
+    kind = _format(format, out, json)
     part = Shard.of(shard) if shard else None
     run, text = run_and_text(words)
-    lines = _Lines(texts(text), stop=on_error == "stop")
-    if part and not lines.rereadable:
+    inputs = texts(text)
+    if part and Path("-") in inputs:
         raise UserError("--shard: not with standard input, which only one process can read; name files")
-    target = _target(out, kind, part, [path for path in lines.inputs if isinstance(path, Path)])
+    target = _target(out, kind, part, inputs)
     model = LanguageModel.load(run)
-    parser = Parser(model, layer=layer, decoder=decoder, gates=gates or _gates_of(model))
-    options = {"shard": shard, "format": kind, "layers": [*parser.layers], "decoder": decoder, "gates": parser.gates}
-    marker = Marker.of(target, locate(run), lines.inputs, options) if part and target else None
+    gates = gates or ("lstm" if model.config.rnn == "lstm" else "forget")
+    parser = Parser(model, layer=layer, decoder=decoder, gates=gates)
+    options = {"shard": shard, "format": kind, "layers": [*parser.layers], "decoder": decoder, "gates": gates}
+    marker = Marker.of(target, locate(run), inputs, options) if part and target else None
     if marker and marker.finished():
         notice(f"{target}: already finished")
         return
-    if kind != "json":
-        notice(trust(run))
-    if lines.typed:
-        notice("One sentence per line; Ctrl-D ends.")
-    wanted = part.lines(lines.count()) if part else None
-    silent = lines.typed or (not out and sys.stdout.isatty())
-    records = _counted(_records(parser, lines, wanted, run), None if silent else len(wanted) if wanted else 0)
+    notice(trust(run) if kind != "json" else "")
+    typed = Path("-") in inputs and sys.stdin.isatty()
+    notice("One sentence per line; Ctrl-D ends." if typed else "")
+    own = part.lines(_count(inputs)) if part else None
+    lines = read_inputs(inputs) if own is None else islice(read_inputs(inputs), own.start, own.stop)
+    records = _records(parser, lines, run, own.start if own else 0, on_error == "stop", typed)
+    if not typed and (out or not sys.stdout.isatty()):
+        records = _watched(records, None if own is None else len(own), inputs)
     if target:
         _write(target, kind, records)
     else:
         for row in _rows(kind, records, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-            print(row, end="", flush=lines.typed)
+            print(row, end="", flush=typed)
     if marker:
         marker.write()
 
 
-def _gates_of(model: Any) -> Any:
-    return "lstm" if model.config.rnn == "lstm" else "forget"
+def _format(format: Format | None, out: Path | None, json: bool) -> Format:
+    if json and format not in (None, "json"):
+        raise UserError(f"--json and --format {format}: choose one of them")
+    by_name = _FORMATS.get(out.suffix.lower(), "brackets") if out else "tree" if sys.stdout.isatty() else "brackets"
+    return "json" if json else format or by_name
 
 
-def _default_format(out: Path | None) -> Format:
-    return _FORMATS.get(out.suffix.lower(), "brackets") if out else "tree" if sys.stdout.isatty() else "brackets"
-
-
-class _Record(NamedTuple):
-    """A parse, and why its line could not be read, if so."""
-
-    parse: "Parse"
-    error: str
-
-
-class _Lines:
-    """The lines of files (paths; `-` is standard input) and of sentences (strings), one after the other.
-
-    A line that is not UTF-8 comes out empty and gets an entry in `defects`, by its number from 0; or it ends the lines,
-    if `stop` says so. What ends them too early is in `failure` afterwards.
-    """
-
-    def __init__(self, inputs: Iterable[Path | str], *, stop: bool = False) -> None:
-        self.inputs, self._stop = tuple(inputs), stop
-        self.defects: dict[int, str] = {}
-        self.failure: UserError | None = None
-        self.rereadable = Path("-") not in self.inputs
-        self.typed = not self.rereadable and sys.stdin.isatty()
-        """Whether somebody types them now and waits for an answer."""
-
-    def count(self) -> int:
-        """Return how many there are."""
-        from onlstm.text.sources import read_inputs
-
-        return sum(1 for _ in read_inputs(self.inputs))
-
-    def read(self, wanted: range | None = None) -> Iterator[str]:
-        """Yield the lines, or those with the wanted numbers."""
-        from onlstm.text.sources import read_inputs
-
-        try:
-            for number, (line, defect) in enumerate(read_inputs(self.inputs)):
-                if wanted and number >= wanted.stop:
-                    return
-                if wanted and number < wanted.start:
-                    continue
-                if defect and self._stop:
-                    raise UserError(f"{defect}; or continue without it: --on-error skip")
-                if defect:
-                    self.defects[number] = defect
-                yield "" if defect else line
-        except UserError as error:
-            self.failure = error
-
-
-def _target(out: Path | None, kind: Format, part: Shard | None, inputs: list[Path]) -> Path | None:
+def _target(out: Path | None, kind: Format, part: Shard | None, inputs: Inputs) -> Path | None:
     """Return the file to write, or the folder for SVGs; a shard has a file of its own in a folder."""
-    if out and out.suffix.lower() in _PACKED:
+    if not out:
+        return None
+    suffix = out.suffix.lower()
+    if suffix in (".gz", ".xz", ".bz2"):
         raise UserError(
             f"--out {out}: the file is not compressed; name it {out.stem}, or compress the output of a pipe"
         )
-    if out and (part or kind == "svg") and (out.is_dir() or out.suffix.lower() not in (*_FORMATS, ".txt")):
+    if (part or kind == "svg") and (out.is_dir() or suffix not in (*_FORMATS, ".txt")):
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {out}: cannot be made a folder ({error.strerror})") from None
         return out / part.file(_SUFFIXES[kind]) if part else out
-    if out and not (out.exists() and not out.is_file() and not out.is_dir()):  # a pipe is written as it is
-        check_output("--out", out, f"trees.{_SUFFIXES[kind]}", inputs)
+    if out.is_file() or out.is_dir() or not out.exists():  # a pipe is written as it is
+        check_output("--out", out, f"trees.{_SUFFIXES[kind]}", [path for path in inputs if isinstance(path, Path)])
     return out
 
 
-def _records(parser: "Parser", lines: _Lines, wanted: range | None, run: str) -> Iterator[_Record]:
-    """Yield a record for each line, in order; then report bad lines, and whether many words were unknown."""
-    read = lines.read(wanted)
-    parses = (
-        (parse for line in read for parse in parser.parse_lines([line])) if lines.typed else parser.parse_lines(read)
-    )
-    count = words = unknown = 0
-    errors: list[str] = []
-    for number, parse in enumerate(parses, wanted.start if wanted else 0):
-        error = lines.defects.pop(number, "")
-        errors += [error] * bool(error)
-        count, words, unknown = count + 1, words + len(parse.words), unknown + parse.unknown
-        yield _Record(replace(parse, id=number), error)
-    if errors:
-        notice(f"onlstm: {len(errors):,} of {count:,} lines skipped, their trees are empty:")
-        notice("\n".join(errors[:_NAMED] + ["…"] * (len(errors) > _NAMED)))
+def _count(inputs: Inputs) -> int:
+    from onlstm.text.sources import read_inputs
+
+    return sum(1 for _ in read_inputs(inputs))
+
+
+def _records(
+    parser: "Parser", source: Iterator[tuple[str, str]], run: str, first: int, stop: bool, typed: bool
+) -> Iterator[Record]:
+    """Yield a record for each line, in order; then report bad lines, many unknown words, and what ended the text."""
+    defects, failures = deque[str](), list[UserError]()
+
+    def lines() -> Iterator[str]:
+        try:
+            for line, defect in source:
+                if defect and stop:
+                    raise UserError(f"{defect}; or go on without it: --on-error skip")
+                defects.append(defect)
+                yield "" if defect else line
+        except UserError as error:  # after the trees of the lines before it
+            failures.append(error)
+
+    parses = parser.parse_lines(lines()) if not typed else (p for line in lines() for p in parser.parse_lines([line]))
+    count = bad = words = unknown = 0
+    named = list[str]()
+    for count, parse in enumerate(parses, 1):
+        if defect := defects.popleft():
+            bad += 1
+            named += [defect] * (bad <= _NAMED)
+        words, unknown = words + len(parse.words), unknown + parse.unknown
+        yield replace(parse, id=first + count - 1), defect
+    if bad:
+        notice(f"onlstm: {bad:,} of {count:,} lines skipped, their trees are empty:")
+        notice("\n".join([*named, *["…"] * (bad > _NAMED)]))
     if unknown and unknown >= _UNKNOWN * words:
         notice(
             f"onlstm: {unknown / words:.0%} of the words are unknown to the model, so do not trust these trees; write "
-            f"them as in its text, in lower case and tokenised alike: onlstm doctor TEXT --run {run} shows how"
+            f"them as its text has them, in lower case and tokenised alike: onlstm doctor TEXT --run {run} shows how"
         )
-    if lines.failure:
-        raise lines.failure
+    if failures:
+        raise failures[0]
 
 
-def _counted(records: Iterator[_Record], total: int | None) -> Iterator[_Record]:
-    """Yield the records and show progress, unless `total` is None; 0 is an unknown total."""
-    if total is None:
-        yield from records
-        return
-    with Progress("sentences", total or None) as progress:
+def _watched(records: Iterator[Record], total: int | None, inputs: Inputs) -> Iterator[Record]:
+    """Yield the records and show how far they are."""
+    if total is None and Path("-") not in inputs:
+        with suppress(UserError):  # which comes again, in its place
+            total = _count(inputs)
+    with Progress("sentences", total) as progress:
         for number, record in enumerate(records, 1):
             yield record
             if number % 100 == 0:
                 progress.update(number)
 
 
-def _rows(kind: Format, records: Iterable[_Record], width: int | None = None) -> Iterator[str]:
-    """Yield the text of each record; for pictures, one text for all."""
+def _rows(kind: Format, records: Iterable[Record], width: int | None = None) -> Iterator[str]:
+    """Yield the text of each record; of pictures, one text for all."""
     from onlstm import draw
 
     if kind in ("svg", "html", "latex"):
@@ -219,14 +199,14 @@ def _rows(kind: Format, records: Iterable[_Record], width: int | None = None) ->
     for parse, error in records:
         if kind == "json":
             line = parse.to_json()
-            yield (f'{line[:-1]}, "error": {json_module.dumps(error)}}}' if error else line) + "\n"
+            yield (form.dumps(form.loads(line) | {"error": error}, ensure_ascii=False) if error else line) + "\n"
         elif kind == "tree" and parse.tree:
             yield "\n".join([*draw.text(parse.tree, width), "", ""])
         else:
             yield f"{parse.tree or ''}\n"
 
 
-def _picture(kind: Format, records: Iterable[_Record]) -> str:
+def _picture(kind: Format, records: Iterable[Record]) -> str:
     from onlstm import draw
 
     diagrams = [draw.Diagram(tree=parse.tree, distances=parse.distances) for parse, _ in records if parse.tree]
@@ -236,12 +216,12 @@ def _picture(kind: Format, records: Iterable[_Record]) -> str:
     return f"{picture.rstrip()}\n"
 
 
-def _write(target: Path, kind: Format, records: Iterable[_Record]) -> None:
-    """Write a file whole, or keep beside it what there is when it is cut off; or an SVG per sentence into a folder."""
+def _write(target: Path, kind: Format, records: Iterable[Record]) -> None:
+    """Write the file whole; if it is cut off, keep what there is beside it. Or write a picture each, into a folder."""
     if target.is_dir():
-        for record in records:
-            if record.parse.tree:
-                files.write(target / f"{record.parse.id + 1}.svg", _picture(kind, [record]))
+        for parse, error in records:
+            if parse.tree:
+                files.write(target / f"{parse.id + 1}.svg", _picture(kind, [(parse, error)]))
         return
     partial = target.with_name(f"{target.name}.partial")
 
