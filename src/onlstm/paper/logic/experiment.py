@@ -31,18 +31,26 @@ from onlstm.train.fit import Listener
 
 MAJORITY = "majority"
 ENCODERS, SEEDS = ("onlstm", "lstm", "tree-lstm"), 3
+_FREE = ("epochs", "checkpoint_minutes", "log_steps")
+"""Settings that may change when a training continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Settings:
+    """What to train, how, and on which pairs."""
+
+    model: ModelConfig = ModelConfig()  # noqa: RUF009  (frozen)
+    source: Source = Source()  # noqa: RUF009
+    train: TrainConfig = TrainConfig()  # noqa: RUF009
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Settings):
     """What `onlstm logic` was asked for; with `resume`, settings that have their default are those of the run."""
 
     out: Path
     encoders: Sequence[str] = ()
     seeds: Sequence[int] = ()
-    source: Source = Source()  # noqa: RUF009  (frozen)
-    model: ModelConfig = ModelConfig()  # noqa: RUF009
-    train: TrainConfig = TrainConfig()  # noqa: RUF009
     epochs: int | None = None
     """Instead of those of `train`."""
     resume: bool = False
@@ -51,15 +59,12 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(Settings):
     """One encoder and seed, as config.json in its folder describes it."""
 
-    model: ModelConfig
-    seed: int
+    seed: int = 0
     command: str = ""
     """The one that began it."""
-    source: Source
-    train: TrainConfig
 
     @classmethod
     def read(cls, folder: Path) -> "Job":
@@ -154,7 +159,7 @@ def run(
 def _wanted(request: Request) -> dict[Path, Job]:
     """Return what is to be trained, by folder, each with its settings."""
     begun = jobs(request.out) if request.resume else {}
-    base = next(iter(begun.values()), Job(model=ModelConfig(), seed=0, source=Source(), train=TrainConfig()))
+    base = next(iter(begun.values()), Job())
     names = [name for name in request.encoders or ENCODERS if name != MAJORITY]
     keys = [(name, seed) for name in names for seed in request.seeds or range(SEEDS)]
     if not request.seeds:
@@ -164,28 +169,23 @@ def _wanted(request: Request) -> dict[Path, Job]:
     for name, seed in dict.fromkeys(keys):
         folder = request.out / f"{name.replace(':', '.')}-{seed}"
         new = replace(base, seed=seed, command=request.command, model=replace(base.model, encoder=name))
-        wanted[folder] = _updated(begun.get(folder, new), request)
+        wanted[folder] = _updated(begun.get(folder, new), request, folder if folder in begun else None)
         Classifier(wanted[folder].model)  # a mistake in the settings shows now, not after hours
-        if folder in begun:
-            _check_same(folder, begun[folder], wanted[folder])
     return wanted
 
 
-def _updated(job: Job, request: Request) -> Job:
-    """Return the job with the settings of the request that are not defaults."""
-    model = replace(job.model, **_differences(request.model, ModelConfig(encoder=request.model.encoder)))
-    train = replace(job.train, **_differences(request.train, TrainConfig()))
-    source = replace(job.source, **_differences(request.source, Source()))
-    return replace(job, model=model, source=source, train=replace(train, epochs=request.epochs or train.epochs))
-
-
-def _check_same(folder: Path, before: Job, now: Job) -> None:
-    """Refuse to continue with other settings."""
+def _updated(job: Job, request: Request, folder: Path | None) -> Job:
+    """Return a job with the settings of the request that are not defaults; few may change if it has a folder."""
+    epochs = {"epochs": request.epochs} if request.epochs else {}
     for part in ("source", "model", "train"):
-        for key, value in _differences(getattr(now, part), getattr(before, part)).items():
-            if key not in ("epochs", "checkpoint_minutes", "log_steps"):
-                was = getattr(getattr(before, part), key)
+        settings = getattr(job, part)
+        changes = _differences(getattr(request, part), getattr(Settings(), part)) | (epochs if part == "train" else {})
+        for key, value in changes.items():
+            if folder and key not in _FREE and value != getattr(settings, key):
+                was = getattr(settings, key)
                 raise UserError(f"{folder}: {part}.{key} was {was}, not {value}; name another --out")
+        job = replace(job, **{part: replace(settings, **changes)})
+    return job
 
 
 def _differences(settings: object, others: object) -> dict[str, Any]:
