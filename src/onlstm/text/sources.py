@@ -53,7 +53,7 @@ def read_inputs(inputs: Iterable[Path | str]) -> Iterator[tuple[str, str]]:
 
 
 def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: str = "") -> Iterator[list[str]]:
-    """Yield the lines as `read_lines` does, a megabyte at a time; those typed at a terminal, one by one.
+    """Yield the lines as `read_lines` does, up to a megabyte at a time; from a pipe or terminal, as they come.
 
     Args:
         defects: gets an entry, by line number from 1, for every line that is not UTF-8, before it is yielded with
@@ -63,11 +63,14 @@ def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: s
     name, number = name or name_of(path), 1
     try:
         with ExitStack() as stack:
-            raw: Any = sys.stdin.buffer if str(path) == "-" else stack.enter_context(io.FileIO(path))
-            file = io.BufferedReader(raw)
-            stack.callback(file.detach)  # so that the standard input stays open
-            text = raw if raw.isatty() else unpacked(file)
-            while data := raw.readline() if text is raw else text.read(_BLOCK) + text.readline(LONGEST):
+            file: Any = sys.stdin.buffer if str(path) == "-" else stack.enter_context(Path(path).open("rb"))
+            if not isinstance(file, io.BufferedReader):  # a standard input in memory
+                file = io.BufferedReader(file)
+                stack.callback(file.detach)  # which stays open
+            text: Any = unpacked(file)
+            while data := text.read1(_BLOCK):  # what is there, without waiting for all of a block
+                if not data.endswith(b"\n"):
+                    data += text.readline(LONGEST)
                 lines = _decoded(data, name, number, defects)
                 number += len(lines)
                 if len(data) > LONGEST and not data.endswith(b"\n"):
