@@ -47,8 +47,7 @@ def evaluate(
 
 def _report(evaluation: "Evaluation") -> Iterator[str]:
     """Yield what was read, one table per rule, and the row to report."""
-    from onlstm.paper.parsing.content import paired
-    from onlstm.paper.parsing.table import facts, headline, table
+    from onlstm.paper.parsing.table import facts, headline, paired, table
     from onlstm.trees.f1 import RULES
 
     yield facts(evaluation).replace("`", "")

@@ -78,7 +78,7 @@ def readings(bank: Treebank, model: LanguageModel, mapping: Mapping = "aligned")
     return out
 
 
-def overlap(run: Path, model: LanguageModel, reads: Sequence[Reading]) -> tuple[float | None, float]:
+def overlap(run: Path | None, model: LanguageModel, reads: Sequence[Reading]) -> tuple[float | None, float]:
     """Return the share in % of sentences that are lines of the run's training text, None without it; that of <unk>.
 
     Lines are compared as the model reads them; a sentence of more unknown than known words may be any line, and does
@@ -87,7 +87,7 @@ def overlap(run: Path, model: LanguageModel, reads: Sequence[Reading]) -> tuple[
     tokenizer = tokenizer_of(model)
     ids = [tokenizer.ids(reading.words) for reading in reads]
     unknown = 100 * sum(sentence.count(tokenizer.unk_id) for sentence in ids) / sum(map(len, ids))
-    if not (run / "corpus" / "corpus.json").is_file():
+    if not run or not (run / "corpus" / "corpus.json").is_file():
         return None, unknown
     train = corpus.load(run / "corpus").train
     known = [sentence for sentence in ids if 2 * sentence.count(tokenizer.unk_id) <= len(sentence)]

@@ -1,17 +1,12 @@
 """What an evaluation finds, in typed rows: for `onlstm evaluate`, its result file and the pages. No torch here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from onlstm.paper.results import Model
 
 Layers = int | tuple[int, ...] | None
 """The layer whose distances make trees; several: their average or vote; None: no distances."""
-
-MODELS = ("onlstm", "lstm-gates", "vote")
-"""Systems that are trained models, and neither baselines nor others' trees."""
-LABELS = ("ADJP", "NP", "PP", "INTJ")
-"""Of the paper's table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,22 +136,3 @@ class Content(_Findings):
     runs: Sequence[Model]
     rules: Mapping[str, str]
     """What each rule counts."""
-
-
-def paired(rows: Sequence[Row]) -> list[TableRow]:
-    """Return the rows of a table: those of all sentences, each with the F1 of the short ones."""
-    short = {(row.key, row.run): row for row in rows if row.subset != "all"}
-    pairs = [(row, short[row.key, row.run]) for row in rows if row.subset == "all"]
-    return [
-        TableRow(
-            **{field.name: getattr(row, field.name) for field in fields(Score)},
-            short=Short(n=few.n, f1=few.f1, deviation=few.deviation, max=few.max),
-        )
-        for row, few in pairs
-    ]
-
-
-def table_labels(tags: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Return the labels of the paper's table; if the treebank has not most of them, its four most frequent ones."""
-    paper = [label for label in LABELS if label in tags]
-    return paper if len(paper) > 2 else sorted(tags, key=lambda label: -tags[label][1])[:4]

@@ -17,20 +17,10 @@ from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import layer_numbers
 from onlstm.paper import results
 from onlstm.paper.parsing.alignment import Reading, given_trees, overlap, readings
-from onlstm.paper.parsing.content import (
-    MODELS,
-    Choice,
-    Content,
-    Evaluation,
-    Headline,
-    Layers,
-    Row,
-    TreebankFacts,
-    paired,
-    table_labels,
-)
+from onlstm.paper.parsing.content import Choice, Content, Evaluation, Headline, Layers, Row, TreebankFacts
 from onlstm.paper.parsing.request import Request
 from onlstm.paper.parsing.rows import Forest, agreed, baselines, forests, rows, untrained
+from onlstm.paper.parsing.table import MODELS, paired, table_labels
 from onlstm.parser import Parser
 from onlstm.trees.f1 import RULES
 from onlstm.trees.treebank import Treebank, read_treebank
@@ -78,8 +68,9 @@ def run(request: Request, say: Say = lambda line: None) -> Evaluation:
     scored.sort(key=lambda row: request.rule.index(row.rule))
     if request.words:
         files.write(request.words, "".join(" ".join(tree.words) + "\n" for tree in views[0].trees))
+    shares = [overlap(model.path, model.parser.model, read) for model, read in zip(models, reads[0], strict=True)]
     evaluation = Evaluation(
-        treebank=_facts(request, views[0], models, reads[0]),
+        treebank=_facts(request, views[0], shares),
         mapping=request.mapping,
         gates=request.gates or "forget",
         headline=_headline(request, views[0], models, scored, say),
@@ -150,12 +141,7 @@ def _scored(
     return scored
 
 
-def _facts(
-    request: Request, bank: Treebank, models: Sequence[_Model], reads: Sequence[Sequence[Reading]]
-) -> TreebankFacts:
-    shares = [
-        overlap(model.path, model.parser.model, read) for model, read in zip(models, reads, strict=True) if model.path
-    ]
+def _facts(request: Request, bank: Treebank, shares: Sequence[tuple[float | None, float]]) -> TreebankFacts:
     return TreebankFacts(
         path=str(request.treebank),
         profile=bank.profile.name,

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
 
-from onlstm.paper.parsing.content import LABELS, MODELS, Content, TableRow
+from onlstm.paper.parsing.content import Content, TableRow
 from onlstm.paper.parsing.table import (
+    LABELS,
+    MODELS,
     f1_cell,
     facts,
     headline,

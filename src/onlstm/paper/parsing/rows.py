@@ -22,7 +22,7 @@ from onlstm.parser import Parser
 from onlstm.trees import baselines as branching
 from onlstm.trees.average import vote
 from onlstm.trees.decode import Decoder, tree_from_distances
-from onlstm.trees.f1 import Rule, score, tied
+from onlstm.trees.f1 import ParseScore, Rule, score, tied
 from onlstm.trees.tree import Tree
 
 SUBSETS = {"all": math.inf, "len<=10": 10}
@@ -124,17 +124,19 @@ def rows(
         right = [branching.right(tree.words) for tree in part]
         groups: dict[object, list[Row]] = {}
         for forest in forests:
-            groups.setdefault(forest.key, []).append(_row(forest, subset, index, part, right, rule))
+            trees = [forest.trees[i] for i in index]
+            ties = tied(forest.distances[i] for i in index) if forest.distances else math.nan
+            row = _row(forest, subset, score(part, trees, rule), ties, score(right, trees, rule).f1)
+            groups.setdefault(forest.key, []).append(row)
         for group in groups.values():
             out += group if len(group) == 1 else [*(group if group[0].system != "random" else []), _mean(group)]
     return out
 
 
-def _row(
-    forest: Forest, subset: str, index: Sequence[int], gold: Sequence[Tree], right: Sequence[Tree], rule: str | Rule
-) -> Row:
-    trees = [forest.trees[i] for i in index]
-    scored = score(gold, trees, rule)
+def _row(forest: Forest, subset: str, scored: ParseScore, ties: float, to_right: float) -> Row:
+    numbers = {name: getattr(scored, name) for name in ("f1", "precision", "recall", "depth")}
+    numbers |= {"ties": ties, "f1_to_right": to_right}
+    defined: dict[str, Any] = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     return Row(
         system=forest.system,
         run=forest.run,
@@ -142,17 +144,12 @@ def _row(
         decoder=forest.decoder,
         rule=scored.rule.name,
         subset=subset,
-        f1=_defined(scored.f1),
-        precision=_defined(scored.precision),
-        recall=_defined(scored.recall),
         ci95=scored.interval() if scored.n else None,
         n=scored.n,
         skipped=scored.skipped,
-        depth=_defined(scored.depth),
-        ties=_defined(tied(forest.distances[i] for i in index)) if forest.distances else None,
-        f1_to_right=_defined(score(right, trees, rule).f1),
         tags=scored.tags,
         by_length=[(*length, *values) for length, values in scored.by_length().items()],
+        **defined,
     )
 
 
@@ -171,7 +168,3 @@ def _mean(group: Sequence[Row]) -> Row:
     ]
     deviation = statistics.stdev(row.f1 or 0 for row in group)
     return replace(best, run=None, runs=len(group), ci95=None, max=best.f1, deviation=deviation, **means)
-
-
-def _defined(x: float) -> float | None:
-    return x if math.isfinite(x) else None

@@ -4,14 +4,38 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import PurePath
 
-from onlstm.paper.parsing.content import MODELS, Content, Evaluation, Headline, Short, TableRow, table_labels
+from onlstm.paper.parsing.content import Content, Evaluation, Headline, Row, Score, Short, TableRow
 from onlstm.paper.tables import NONE, Table, number
 
+MODELS = ("onlstm", "lstm-gates", "vote")
+"""Systems that are trained models, and neither baselines nor others' trees."""
+LABELS = ("ADJP", "NP", "PP", "INTJ")
+"""Of the paper's table."""
 _SYSTEMS = {"onlstm": "ON-LSTM", "lstm-gates": "LSTM gates", "left": "left-branching", "right": "right-branching"}
 _DEAD = 5  # % of tied distances
+
+
+def paired(rows: Sequence[Row]) -> list[TableRow]:
+    """Return the rows of a table: those of all sentences, each with the F1 of the short ones."""
+    short = {(row.key, row.run): row for row in rows if row.subset != "all"}
+    pairs = [(row, short[row.key, row.run]) for row in rows if row.subset == "all"]
+    return [
+        TableRow(
+            **{field.name: getattr(row, field.name) for field in fields(Score)},
+            short=Short(n=few.n, f1=few.f1, deviation=few.deviation, max=few.max),
+        )
+        for row, few in pairs
+    ]
+
+
+def table_labels(tags: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return the labels of the paper's table; if the treebank has not most of them, its four most frequent ones."""
+    paper = [label for label in LABELS if label in tags]
+    return paper if len(paper) > 2 else sorted(tags, key=lambda label: -tags[label][1])[:4]
 
 
 def facts(content: Content | Evaluation) -> str:
@@ -75,7 +99,6 @@ def is_headline(row: TableRow, chosen: Headline) -> bool:
 
 
 def system_cell(row: TableRow | Headline) -> str:
-    """Return what made the trees."""
     run = row.run or ""
     if row.system == "vote":
         count, _, kind = run.partition(" ")
@@ -85,7 +108,6 @@ def system_cell(row: TableRow | Headline) -> str:
 
 
 def layer_cell(row: TableRow | Headline) -> str:
-    """Return the layer, or several."""
     return NONE if row.layer is None else ",".join(map(str, row.layer if isinstance(row.layer, tuple) else [row.layer]))
 
 
@@ -96,8 +118,7 @@ def f1_cell(row: TableRow | Short) -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """Return parts of a cell that is not broken."""
-    return "\u00a0".join(parts)
+    return "\u00a0".join(parts)  # a cell that is not broken
 
 
 def recall_cell(row: TableRow, label: str) -> str:
