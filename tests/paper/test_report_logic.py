@@ -131,10 +131,10 @@ def test_a_length_without_pairs_is_a_dash(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoders": None}, "odd.json: encoders: Mapping is needed, not null"),
-        ({"data": {"max_train_ops": "six"}}, 'odd.json: data: max_train_ops: int is needed, not "six"'),
+        ({"encoders": None}, "odd.json: encoders: a mapping is needed, not null"),
+        ({"data": {"max_train_ops": "six"}}, 'odd.json: data: max_train_ops: a whole number is needed, not "six"'),
         ({"encoders": {"onlstm": [{"seed": 1}]}}, "encoders.onlstm[0]: by_length is missing"),
-        ({"encoders": {"lstm": [row(0, 9, 9, valid="good")]}}, 'valid: float is needed, not "good"'),
+        ({"encoders": {"lstm": [row(0, 9, 9, valid="good")]}}, 'valid: a number is needed, not "good"'),
     ],
 )
 def test_a_foreign_file_is_refused_by_name(tmp_path, changes, message):

@@ -231,10 +231,10 @@ def test_other_treebanks_and_rules_have_their_headlines(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": None}, "odd.json: rows: Sequence is needed, not null"),
+        ({"rows": None}, "odd.json: rows: a list is needed, not null"),
         ({"treebank": {}}, "odd.json: treebank: path is missing"),
         ({"rows": [{"system": "left"}]}, "odd.json: rows[0]: rule is missing"),
-        ({"rows": [row("left", 9.0) | {"f1": "good"}]}, 'rows[0]: f1: float is needed, not "good"'),
+        ({"rows": [row("left", 9.0) | {"f1": "good"}]}, 'rows[0]: f1: a number is needed, not "good"'),
         ({"headline": {"system": "onlstm", "rule": "x"}}, "headline: chosen is missing"),
         ({"runs": [{"name": "a"}]}, "runs[0]: path is missing"),
     ],

@@ -226,8 +226,9 @@ def test_all_of_a_small_template_by_hand(tmp_path_factory, size, nouns, verbs):
 
 MISTAKES = [
     ("features:", "feature:", "feature: no such key; did you mean features?"),
-    ("{n: [one, many]}", "{n: [one]}", "templates.plain.grammatical: noun[n]: cat/cats has 2 forms, not 1"),
-    ("{n: [one, many]}", "{n: one}", "features.n: "),
+    ("{n: [one, many]}", "{n: [one]}", "features.n: two different values or more are needed"),
+    ("{n: [one, many]}", "{n: [one, one]}", "features.n: two different values or more are needed"),
+    ("{n: [one, many]}", "{n: one}", "features.n: a list is needed"),
     ("{n: [one, many]}", "{n: [one, many], m: [many, one]}", "features.m: many has another meaning, or another place"),
     ("{n: [one, many]}", "{n: [one, many], one: [a, b]}", "features.one: one has another meaning"),
     ("{n: [one, many]}", "{m: [x, y]}", "templates.plain.grammatical: noun[n]: no feature n; "),
@@ -250,9 +251,10 @@ MISTAKES = [
     ("ungrammatical", "ungramatical", "templates.plain: ungrammatical is missing"),
     ("{grammatical", "{intrusiv: x, grammatical", "templates.plain.intrusiv: no such key; did you mean intrusive?"),
     ("ungrammatical", "intrusive", "templates.plain: ungrammatical is missing"),
-    ('"noun[n] verb[!n]"', "[noun]", "templates.plain: ungrammatical: str is needed"),
+    ('"noun[n] verb[!n]"', "[noun]", "templates.plain: ungrammatical: text is needed"),
     ("templates:", "rows:\n  plain: x\ntemplates:", "rows.plain: "),
     ("templates:", "rows: {a: {b: {c: [plane]}}}\ntemplates:", "rows.a.b.c: no template plane; did you mean plain?"),
+    ("templates:", "rows: {a: {b: {c: []}}}\ntemplates:", "rows.a.b.c: the name of a template is needed"),
     ("templates:", "rows: {a: {b: {c: [plain, intrusive > ungrammatical]}}}\ntemplates:", "plain has no intrusive"),
     ("templates:", "rows: {a: {b: {c: [plain, good > bad]}}}\ntemplates:", "rows.a.b.c: good > bad: two of"),
     ("templates:", "lexicons: {other: {nuon: [a/b]}}\ntemplates:", "lexicons.other.nuon: not in lexicon; did you mean"),
@@ -262,7 +264,7 @@ MISTAKES = [
     ("features:", "? [a, b]\n: c\nfeatures:", "mine.yaml:1: not YAML: found unhashable key"),
     ('"noun[n] verb[n]"', "noun[n] verb[n]", "texts with [ or : may need quotes"),
     (TINY[TINY.index("  plain") :], "  {}", "templates: at least one is needed"),
-    (TINY, "", "mine.yaml: an object is needed"),
+    (TINY, "", "mine.yaml: a mapping is needed"),
     (TINY[TINY.index("templates") :], "", "templates is missing"),
     (TINY[TINY.index("lexicon") :], "", "lexicon is missing"),
 ]

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 Content = TypeVar("Content")
+_NAMES: Mapping[Any, str] = {
+    Mapping: "a mapping",
+    Sequence: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +160,7 @@ def typed(kind: type[Content], data: Any, where: str) -> Content:
     onlstm.errors.UserError: a.json: parameters is missing
     """
     if not isinstance(data, Mapping):
-        raise UserError(f"{where}: an object is needed, not {json.dumps(data):.40}")
+        raise UserError(f"{where}: a mapping is needed, not {json.dumps(data):.40}")
     hints, values = get_type_hints(kind), {}
     for field in fields(kind):  # type: ignore[arg-type]
         if data.get(field.name) is None and (field.default is not MISSING or field.default_factory is not MISSING):
@@ -188,7 +196,8 @@ def _value(hint: Any, data: Any, where: str) -> Any:
     scalars: Any = {str: str, bool: bool, int: int, float: (int, float)}.get(origin, ())
     fits = data in arguments if origin is Literal else isinstance(data, scalars)
     if not fits or (isinstance(data, bool) and hint is not bool):
-        name = " or ".join(map(str, arguments)) if origin is Literal else origin.__name__
+        many = f"a list of {len(arguments)}"
+        name = " or ".join(map(str, arguments)) if origin is Literal else _NAMES.get(origin, many)
         raise UserError(f"{where}: {name} is needed, not {json.dumps(data):.40}")
     return data
 

@@ -178,11 +178,11 @@ def load(path: str | Path | None = None) -> Spec:
     """
     file = Path(path or "marvin-linzen.yaml")
     try:
-        text = (file if path else resources.files(__package__) / file.name).read_text(encoding="utf-8")
-        data = yaml.load(text, _Loader)
+        source = file if path else resources.files(__package__) / file.name
+        data = yaml.load(source.read_text(encoding="utf-8"), _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise UserError(f"{file}:{line}: not YAML: {problem}; texts with [ or : may need quotes") from None
@@ -226,14 +226,14 @@ def _spec(content: _File, file: str) -> Spec:
         makes = next(_items(templates[name], content.features, lexicons[""]), None)
         _require(makes, f"templates.{name}", "makes no sentences that differ; verb[!n] needs another form than verb[n]")
     _require(templates, "templates", "at least one is needed")
-    rows = _rows(content.rows, templates)
-    return Spec(file, content.features, lexicons, [*templates.values()], rows)
+    return Spec(file, content.features, lexicons, [*templates.values()], _rows(content.rows, templates))
 
 
 def _sizes(features: Features) -> dict[str, int]:
     """Return how many forms a word has that "", a feature, "!" and a feature, or a value asks for."""
     places = {"": (0, 1)}
     for feature, values in features.items():
+        _require(len({*values}) == len(values) > 1, f"features.{feature}", "two different values or more are needed")
         for name, place in [(feature, -1), (f"!{feature}", -1), *((value, k) for k, value in enumerate(values))]:
             same = places.setdefault(name, (place, len(values))) == (place, len(values))
             _require(same, f"features.{feature}", f"{name} has another meaning, or another place in another feature")
@@ -269,8 +269,7 @@ def _check_token(token: str, lexicons: Mapping[str, Lexicon], sizes: Mapping[str
     _require(kind in own, where, f"{slot[1]} is not in lexicon; {nearest(slot[1], own)}")
     _require(form in sizes, where, f"no feature {form.strip('!')}; {nearest(form, [*filter(str.isalnum, sizes)])}")
     for entry in chain.from_iterable(lexicon[kind] for lexicon in lexicons.values()):
-        fits = len(entry) in (1, sizes[form])
-        _require(fits, where, f"{'/'.join(entry)} has {len(entry)} forms, not {sizes[form]}")
+        _require(len(entry) in (1, sizes[form]), where, f"{'/'.join(entry)} has {len(entry)} forms, not {sizes[form]}")
 
 
 def _rows(groups: Groups | None, templates: Mapping[str, Template]) -> list[Row]:
@@ -281,8 +280,8 @@ def _rows(groups: Groups | None, templates: Mapping[str, Template]) -> list[Row]
     for group, phenomena in (groups or {}).items():
         for phenomenon, named in phenomena.items():
             for name, parts in named.items():
-                compare = _compared(parts, templates, f"rows.{group}.{phenomenon}.{name}")
                 pooled = tuple(part for part in parts if ">" not in part)
+                compare = _compared(parts, templates, f"rows.{group}.{phenomenon}.{name}")
                 rows.append(Row(len(rows) + 1, group, phenomenon, name, pooled, compare))
     return rows
 
@@ -292,7 +291,9 @@ def _compared(parts: Sequence[str], templates: Mapping[str, Template], where: st
     names = [word.strip() for part in parts if ">" in part for word in part.split(">")] or SENTENCES[::2]
     fits = len(names) == 2 and len({*names} & {*SENTENCES}) == 2
     _require(fits, where, f"{' > '.join(names)}: two of {', '.join(SENTENCES)} are needed")
-    for name in (part for part in parts if ">" not in part):
+    pooled = [part for part in parts if ">" not in part]
+    _require(pooled, where, "the name of a template is needed")
+    for name in pooled:
         _require(name in templates, where, f"no template {name}; {nearest(name, templates)}")
         triple = templates[name].text.count("\n") == 2
         _require("intrusive" not in names or triple, where, f"{name} has no intrusive sentence")
