@@ -30,3 +30,15 @@ def test_an_input_is_never_replaced(tmp_path):
         with pytest.raises(UserError, match="an input of this command, which it would replace"):
             check_output("--out", path, "x.json", [mine])
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["link.tsv", "mine.tsv"]
+
+
+def test_neither_a_file_of_an_input_folder_nor_of_a_run_is_replaced(tmp_path):
+    for name in ("pairs/a.tsv", "run/config.json", "run/tokenizer.json", "run/scores.tsv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    inputs = [tmp_path / "pairs", tmp_path / "run"]
+    for name in ("pairs/a.tsv", "run/config.json", "run/tokenizer.json"):
+        with pytest.raises(UserError, match="an input of this command, which it would replace"):
+            check_output("--out", tmp_path / name, "x.json", inputs)
+    for name in ("pairs/new.tsv", "run/scores.tsv"):
+        check_output("--out", tmp_path / name, "x.json", inputs)

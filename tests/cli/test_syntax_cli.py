@@ -110,7 +110,8 @@ def test_a_second_run_has_the_same_keys_and_is_tested(runs, data):
     for command, tested in (("blimp", {"uid", "phenomenon"}), ("agreement", {"name", "part"})):
         found = json.loads(answer(command, runs[0], data, "--compare", runs[1], "--json"))
         assert found.keys() == COMMON | found["compare"].keys() | {"compare", "tests"}
-        assert all(tested | {"only_first", "only_second", "p"} <= test.keys() for test in found["tests"])
+        tested |= {"only_first", "only_second", "p"}
+        assert all(tested | ({"field"} if test.get("uid") else set()) == test.keys() for test in found["tests"])
         out = answer(command, runs[0], data, "--compare", runs[1])
         assert f"1: {runs[0]}, ON-LSTM 8→12→8\n2: {runs[1]}, LSTM 8→12→8\n" in out
         assert "accuracy 1 accuracy 2 p pairs ties" in " ".join(out.split())
@@ -154,6 +155,13 @@ def test_blimp_table(runs, data):
     assert "mine.jsonl:16: no text in sentence_bad" in done.err
     assert "--reading words" not in done.err
     assert "--reading words" in onlstm("blimp", runs[1], data).err
+
+
+def test_a_table_of_own_pairs_has_no_empty_columns(runs, tmp_path):
+    (tmp_path / "own.tsv").write_text("grammatical\tungrammatical\nthe author laughs\tthe author laugh\n")
+    table = answer("syneval", runs[0], "--pairs", tmp_path / "own.tsv")
+    assert "\ndependency  row     accuracy  pairs" in table
+    assert "McNemar" not in table  # there is nothing to compare
 
 
 def test_agreement_table(runs, data):

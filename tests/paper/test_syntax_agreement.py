@@ -75,6 +75,8 @@ def test_two_runs_on_agreement(tmp_path, sets):
     records = [json.loads(each) for each in (tmp_path / "s.jsonl").read_text().splitlines()]
     tests = {(each.name, each.part): each for each in found.tests}
     assert len(tests) == 2 + 2 + 2
+    whole = [name for name, part in tests if part is None]
+    assert [name for name, _ in tests] == [name for name in whole for _ in range(3)]  # parts follow their set
     for (name, part), test in tests.items():
         some = [each for each in records if each["set"] == name and part in (None, each["kind"])]
         wins = [[each[f"{run}_right"] > each[f"{run}_wrong"] for each in some] for run in ("score", "compared")]

@@ -1,6 +1,5 @@
 """What commands print: JSON for machines, lines and tables for people, notices, and the one progress display."""
 
-import math
 import sys
 import time
 from types import TracebackType
@@ -16,7 +15,7 @@ from onlstm.paper.results import plain
 
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
 _FIRST, _EVERY = 5.0, 30.0
-"""Seconds before the first line of progress, and between two, where there is no terminal."""
+"""Seconds before the first line of progress and between lines, when there is no terminal."""
 
 
 def many(text: str) -> Parameter:
@@ -58,8 +57,9 @@ class Progress:
         columns = (BarColumn(bar_width=20), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
         self._bar = Bar(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
         self._task = self._bar.add_task("", total=self._total, state="")
-        self._started = time.monotonic()
-        self._next = self._started + _FIRST
+        self._begun: tuple[float, float] | None = None
+        """How much was done at the first update, and when that was: what came before is no part of the work."""
+        self._next = 0.0
 
     def __enter__(self) -> "Progress":
         self._bar.start()
@@ -76,20 +76,22 @@ class Progress:
         """Show how much is done, of `total` if that is known by now."""
         self._total = total if total is not None else self._total
         now = time.monotonic()
+        if not self._begun:
+            self._begun, self._next = (done, now), now + _FIRST
         if self._bar.disable and now < self._next:
             return
-        state = self._state(done, now - self._started)
+        pace = (done - self._begun[0]) / max(now - self._begun[1], 1e-9)
+        state = self._state(done, pace)
         if not self._bar.disable:
             self._bar.update(self._task, completed=done, total=self._total, state=f"{state} {note}".strip())
         else:
             self._next = now + _EVERY
-            left = (now - self._started) * (self._total / done - 1) if self._total and done else math.nan
-            ending = "" if math.isnan(left) else f"{max(0.0, left) / 60:.0f} min left"
+            ending = f"{max(0.0, self._total - done) / pace / 60:.0f} min left" if self._total and pace else ""
             self.say(", ".join(filter(None, (state, note, ending))))
 
-    def _state(self, done: float, seconds: float) -> str:
+    def _state(self, done: float, pace: float) -> str:
         share = f"{done / self._total:.0%}" if self._total else ""
         if not self._unit:
             return share
         of = f"{done:,.0f} of {self._total:,.0f}" if self._total else f"{done:,.0f}"
-        return f"{of} {self._unit}, {done / max(seconds, 1e-9):,.0f}/s"
+        return f"{of} {self._unit}, {pace:,.0f}/s"

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onlstm.errors import UserError
-from onlstm.models import DEFAULT, is_run, locate, names
+from onlstm.models import DEFAULT, RUN_FILES, is_run, locate, names
 
 STDIN = "/dev/stdin"
 """What - on the command line becomes, until `sources` turns it back."""
@@ -117,6 +117,17 @@ def trust(run: str) -> str:
     return f"{Path(run).name}: {line}" if line else ""
 
 
+def _is_of_a_run(path: Path) -> bool:
+    return path.name in (*RUN_FILES, "tokenizer.json") and is_run(str(path.parent))
+
+
+def _reads(source: Path, path: Path) -> bool:
+    """Return whether a file is an input, or lies in a folder that is one; a run's folder may hold other files too."""
+    if source.is_dir() and not is_run(str(source)):
+        return source.samefile(path.parent)
+    return source.exists() and path.samefile(source)
+
+
 def check_output(option: str, path: Path | None, example: str, inputs: Iterable[Path] = ()) -> None:
     """Refuse, before the work, a file that could not be written after it or that would replace an input."""
     if path is None:
@@ -126,7 +137,7 @@ def check_output(option: str, path: Path | None, example: str, inputs: Iterable[
         if fits:
             with tempfile.TemporaryFile(dir=path.parent):
                 pass
-        taken = path.exists() and any(path.samefile(source) for source in inputs if source.exists())
+        taken = path.exists() and (_is_of_a_run(path) or any(_reads(source, path) for source in inputs))
     except OSError as error:
         why = f"the folder {path.parent} does not exist" if isinstance(error, FileNotFoundError) else error.strerror
         raise UserError(f"{option} {path}: {why}; name a file in an existing folder, such as {example}") from None

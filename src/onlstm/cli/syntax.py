@@ -129,7 +129,9 @@ def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | Non
     names = ("1", "2") if content.compare else (str(run),)
     for name, other in zip(names, page.runs_of(content), strict=True):
         print(f"{f'{name}: ' if content.compare else ''}{other.run}, {other.model}")
-    print(page.table(content, 2, names).text(), "", *page.notes(content, names), page.KNOWN.replace("*", ""), sep="\n")
+    about = [page.KNOWN, page.P] if content.compare else [page.KNOWN]
+    print(page.table(content, 2, names).text(), "", *page.notes(content, names), sep="\n")
+    print("\n".join(about).replace("*", ""))
     wrote = [f"{what} in {path}" for what, path in (("scores", scores), ("result", out)) if path]
     print("; ".join([f"{time.perf_counter() - started:.0f} seconds", *wrote]))
     return content

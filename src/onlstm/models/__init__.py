@@ -11,12 +11,13 @@ from onlstm.errors import UserError
 DEFAULT = "en-small"
 """What commands that are given no run use."""
 _BOX = Path(__file__).parent
-_FILES = ("config.json", "model.safetensors", "trainer.pt")
+RUN_FILES = ("config.json", "model.safetensors", "trainer.pt")
+"""Each tells that a folder is a run, even if damaged."""
 
 
 def names() -> list[str]:
     """Return the names of the models that are there, the default one in any case."""
-    return sorted({DEFAULT, *(path.parent.name for path in _BOX.glob(f"*/{_FILES[0]}"))})
+    return sorted({DEFAULT, *(path.parent.name for path in _BOX.glob(f"*/{RUN_FILES[0]}"))})
 
 
 def is_run(word: str) -> bool:
@@ -25,7 +26,7 @@ def is_run(word: str) -> bool:
     >>> is_run("en-small"), is_run("the cat sat")
     (True, False)
     """
-    return word in names() or (word != "" and any(os.path.isfile(f"{word}/{name}") for name in _FILES))  # noqa: PTH113
+    return word in names() or (word != "" and any(os.path.isfile(f"{word}/{name}") for name in RUN_FILES))  # noqa: PTH113
 
 
 def locate(run: str | Path) -> Path:

@@ -43,6 +43,8 @@ def task(models: Sequence[LanguageModel], *, pairs: Path, on_defect: Report) -> 
     by_part = sorted(grouped((verb.set, verb.part) for verb in verbs).items())
     parts = [({"name": name, "part": part}, places) for (name, part), places in by_part]
 
+    groups = [group for whole in sets for group in (whole, *(p for p in parts if p[0]["name"] == whole[0]["name"]))]
+
     def content(run: Scored) -> Agreement:
         counted = [run.count(AgreementRow, group) for group in parts]
         rows = [
@@ -57,7 +59,7 @@ def task(models: Sequence[LanguageModel], *, pairs: Path, on_defect: Report) -> 
         ids=[word_ids(model, {text for verb in verbs for text in verb.texts}) for model in models],
         last_only=True,
         records=map(_record, verbs),
-        groups=[*sets, *parts],
+        groups=groups,
         content=content,
     )
 

@@ -153,8 +153,9 @@ def printed(content: Content) -> dict[str, Any]:
         sets = [(row, [_only(part, *keys) for part in row.parts]) for row in content.sets]
         data["sets"] = [_only(row, *keys) | {"parts": parts} for row, parts in sets]
     if content.compare:
+        names = (*keys, "only_first", "only_second", "p")
         tests = [
-            {name: getattr(test, name) for name in (*keys, "only_first", "only_second", "p")} for test in content.tests
+            {name: getattr(test, name) for name in names if name != "field" or test.field} for test in content.tests
         ]
         data |= {"compare": printed(content.compare), "tests": tests}
     return data | ({"runs": plain(content.runs, sparse=True)} if content.runs else {})

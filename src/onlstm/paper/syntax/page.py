@@ -12,8 +12,10 @@ from onlstm.paper.tables import NONE, Table, models, named, network, number
 PARADIGMS = 67
 """Of the whole of BLiMP."""
 KNOWN = """\
-*known %*: pairs whose differing words are all in the vocabulary; *on known*: accuracy on these. *p*: McNemar's exact \
-test; pairs share their words, so it finds differences too easily, and it says nothing of how much seeds differ."""
+*known %*: pairs whose differing words are all in the vocabulary; *on known*: accuracy on these."""
+P = """\
+*p*: McNemar's exact test; pairs share their words, so it finds differences too easily, and it says nothing about how \
+much seeds differ."""
 SYNEVAL = f"""\
 Accuracy in %: how often the grammatical sentence of one of Marvin and Linzen's (2018) pairs is strictly likelier; a \
 tie is wrong. *published*: the paper's Table 3, whose models were trained on 90 million words of Wikipedia. *p*: \
@@ -22,7 +24,7 @@ McNemar's exact test of our two models.
 A sentence is read alone, as `<eos> w1 … wn .` from a zero state; its words and the period are scored. All pairs of a \
 row count the same, and so do all that are pooled.
 
-{KNOWN}"""
+{KNOWN} {P}"""
 BLIMP = f"""\
 Accuracy in %: how often the good sentence of a pair of BLiMP (Warstadt et al. 2020) is strictly likelier; a tie is \
 wrong.
@@ -30,7 +32,7 @@ wrong.
 All words of a sentence are scored, `<eos>` is not. A phenomenon's accuracy, and that of all, is the mean of \
 its paradigms'; the other numbers are of all its pairs.
 
-{KNOWN}"""
+{KNOWN} {P}"""
 AGREEMENT = f"""\
 Accuracy in %: how often the right form of a verb is strictly likelier than the wrong one, after the words before it; \
 a tie is wrong.
@@ -38,7 +40,7 @@ a tie is wrong.
 The sets are of Gulordava et al. (2018) and Linzen et al. (2016): *nonsense* is a sentence with its \
 words replaced, *attractors* are nouns between subject and verb that want the other form.
 
-{KNOWN}"""
+{KNOWN} {P}"""
 Results = Sequence[Result[Content]]
 
 
@@ -69,10 +71,12 @@ def table(content: Content, depth: int = 1, names: Sequence[str] = ()) -> Table:
     apart = [""] if same else names  # which runs ties and known words are listed of
     columns = [("accuracy", names), ("p", [""] * two), ("pairs", [""])]
     columns += [("ties", apart), ("known %", apart), ("on known", names)] if depth else []
+    labels = [_labels(line[0]) for line in rows]
+    shown = [name for name in labels[0] if any(label[name] not in ("", NONE) for label in labels)]
     lines = []
-    for line in rows:
+    for line, label in zip(rows, labels, strict=True):
         first, pairs = line[0], line[0].sizes[0]
-        cells = [*_labels(first).values(), *(number(row.accuracy) for row in line), *[_p(content, first)] * two]
+        cells = [*(label[name] for name in shown), *(number(row.accuracy) for row in line), *[_p(content, first)] * two]
         cells.append(f"{pairs:,}")
         if depth:
             cells += [f"{row.ties:,}" for row in line[: len(apart)]]
@@ -81,7 +85,7 @@ def table(content: Content, depth: int = 1, names: Sequence[str] = ()) -> Table:
         lines.append(cells)
         if depth > 1 and isinstance(first, SynevalRow) and first.example:
             lines.append([f"  {_example(*first.example)}"])
-    head = [*_labels(rows[0][0]), *(f"{column}{name}" for column, some in columns for name in some)]
+    head = [*shown, *(f"{column}{name}" for column, some in columns for name in some)]
     return Table(head=head, rows=lines)
 
 
