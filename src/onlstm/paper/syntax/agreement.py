@@ -15,7 +15,7 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.paper.syntax.content import Agreement, AgreementRow
 from onlstm.paper.syntax.pairs import Report, files, require
-from onlstm.paper.syntax.scoring import Scored, Task, grouped, word_ids
+from onlstm.paper.syntax.scoring import Group, Scored, Task, grouped, word_ids
 
 _SUFFIXES = (".text", ".gold", ".eval")
 
@@ -39,11 +39,12 @@ class Verb(NamedTuple):
 def task(models: Sequence[LanguageModel], *, pairs: Path, on_defect: Report) -> Task[Agreement]:
     """Return the pairs of a file, a folder or an archive, and how they are counted."""
     verbs = read(pairs, on_defect)
-    sets = [({"name": name, "part": None}, places) for name, places in grouped(verb.set for verb in verbs).items()]
+    by_set = grouped(verb.set for verb in verbs)
     by_part = sorted(grouped((verb.set, verb.part) for verb in verbs).items())
-    parts = [({"name": name, "part": part}, places) for (name, part), places in by_part]
+    sets: list[Group] = [({"name": name, "part": None}, places) for name, places in by_set.items()]
+    parts: list[Group] = [({"name": name, "part": part}, places) for (name, part), places in by_part]
 
-    groups = [group for whole in sets for group in (whole, *(p for p in parts if p[0]["name"] == whole[0]["name"]))]
+    groups = [group for name in by_set for group in (*sets, *parts) if group[0]["name"] == name]
 
     def content(run: Scored) -> Agreement:
         counted = [run.count(AgreementRow, group) for group in parts]
