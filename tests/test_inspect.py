@@ -259,7 +259,7 @@ def test_the_command_reads_a_file_a_pipe_or_a_sentence(runs):
     assert "9 sentences, 73 words" in from_file
     assert command(runs / "good", "-", input="\n".join(LINES))[1] == from_file
     code, sentence, _ = command(runs / "good", "the old cat slept")
-    assert (code, "1 sentences, 4 words" in sentence, "Too little text" in sentence) == (0, True, True)
+    assert (code, "1 sentence, 4 words" in sentence, "Too little text" in sentence) == (0, True, True)
     assert sentence.count(" slept\n") == 1
     code, long, _ = command(runs / "good", "the old cat " * 200)
     assert (code, "600 words" in long) == (0, True)
@@ -268,7 +268,7 @@ def test_the_command_reads_a_file_a_pipe_or_a_sentence(runs):
 def test_one_word_has_no_numbers_for_what_cannot_be_counted(runs, tmp_path):
     code, out, err = command(runs / "good", "cat", "--out", tmp_path / "a.SVG")
     assert (code, err, "nan" in out) == (0, f"{tmp_path}/a.SVG written\n", False)
-    assert "1 sentences, 1 words" in out
+    assert "1 sentence, 1 word\n" in out
     row = next(line for line in out.splitlines() if line.startswith("    1  forget"))
     assert row.split()[-4:] == ["–"] * 4
     assert (tmp_path / "a.SVG").read_text().startswith("<svg")
@@ -318,6 +318,7 @@ def test_pictures_are_written(runs, tmp_path, run):
         (["good", "the old cat", "--out", "a.png"], ".html or .svg"),
         (["good", "the old cat", "--out", "no-such-folder/a.svg"], "no-such-folder"),
         (["good", "the old cat", "--sentence", "2"], "sentence 2"),
+        (["good", "the old cat", "--max", "0"], "--max 0: at least 1"),
         (["good", "the \udcff cat"], "not UTF-8"),
         (["good", "the old cat", "--layer", "x"], "layer 'x'"),
     ],

@@ -77,6 +77,7 @@ def test_parses_in_json_and_gold_beside(tmp_path):
     assert "distance" not in plain
     assert "#c2410c" not in plain
     assert command(parses, "--gold", gold)[1].startswith("model, F1 80.0\n┬─┬─ the\n")
+    assert command(parses, "--gold", parses)[1].startswith("model, F1 100.0\n┬─┬─ the\n")
 
 
 def test_a_run_parses_text_and_treebanks(run, tmp_path):
@@ -136,6 +137,7 @@ def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path):
         (["(a b)", "(c d)"], "draw: name one thing to draw: "),
         (["(a b)", "--gold", "(a b c)"], "the gold tree has 3 words, the other one 2"),
         (["(a b)", "--gold", "(a b) (c d)"], "--gold (a b) (c d): 2 trees for 1 sentences"),
+        (["(a b)", "--gold", "nosuch"], "nosuch: no such file"),
         (["(a b)", "--select", "2"], "--select 2: the sentences are 1 to 1"),
         (["(a b)", "--select", "x"], "--select x: numbers and ranges are needed"),
         (["(a b)", "--find", "owl"], "--find 'owl': in none of 1 sentences"),

@@ -116,6 +116,8 @@ def test_generate_is_repeatable_and_uses_known_words(run):
     lines = said.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("the old") and "<unk>" not in line for line in lines)
+    piped = onlstm("generate", run, "-", "--words", "8", "--count", "2", "--seed", "3", input="the old\n")
+    assert piped.out == said
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def draw(
         parser = _parser(run, layer, decoder)
         sentences = sentences or _read(source, profile, scored=True, model=parser.model)
         sentences = [replace(s, gold=s.tree, words=list(s.tree.words)) if s.tree else s for s in sentences]
-    if gold and gold != source:
+    if gold and not (gold == source and all(sentence.gold for sentence in sentences)):
         sentences = _with_gold(sentences, gold, profile)
     sentences = _chosen(sentences, select, find, max)
     if run:
@@ -115,8 +115,9 @@ def _run_and_source(words: Sequence[str], gold: str | None) -> tuple[str | None,
     if len(rest) != 1:
         way = f'a text after the run: onlstm draw {run} "the cat sat"' if run else f"one thing to draw: {_EXAMPLE}"
         raise UserError(f"draw: name {way}; text needs quotes around it")
-    if not run and rest[0] != "-" and not exists(rest[0]) and len(rest[0].split()) < 2 and rest[0][:1] not in "({":
-        raise UserError(f'{rest[0][:60]}: no such file; brackets begin with "(", as in {_EXAMPLE}')
+    for name in ([] if run else [rest[0]]) + [gold] * bool(gold):
+        if name != "-" and not exists(name) and len(name.split()) < 2 and name[:1] not in "({":
+            raise UserError(f'{name[:60]}: no such file; brackets begin with "(", as in {_EXAMPLE}')
     return run, rest[0]
 
 

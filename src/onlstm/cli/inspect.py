@@ -11,7 +11,7 @@ from onlstm import files
 from onlstm.cli.console import Json, Progress, emit, notice
 from onlstm.cli.inputs import Sentences, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.main import app
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least_one
 from onlstm.models import is_run
 from onlstm.paper.tables import Table, network, number
 
@@ -49,8 +49,9 @@ def inspect(
     started = time.perf_counter()
     if out and out.suffix.lower() not in (".html", ".svg"):
         raise UserError(f"--out {out}: the name of a picture ends in .html or .svg")
-    check_output("--out", out, "picture.svg")
+    at_least_one(**{"--sentence": sentence, "--max": max})
     run, text = run_and_text(words)
+    check_output("--out", out, "picture.svg", map(Path, text))
     if all(map(is_run, words)):
         raise UserError(f'inspect: name a text too, - for the standard input: onlstm inspect {run} "the cat sat"')
     lines = lines_of(text)
@@ -86,7 +87,8 @@ def _report(inspection: "Inspection") -> Iterator[str]:
     """Yield the numbers and the distances of the sentence."""
     if not inspection.updates:
         yield "no master gates: distances are 1 - mean forget gate and mean input gate"
-    yield f"{inspection.sentences:,} sentences, {inspection.words:,} words"
+    counts = ((inspection.sentences, "sentence"), (inspection.words, "word"))
+    yield ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for count, noun in counts)
     if inspection.cut:
         yield f"{inspection.cut:,} lines too long, read in part; put one sentence on a line"
     for picture in inspection.pictures:

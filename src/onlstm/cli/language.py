@@ -119,8 +119,10 @@ def generate(
 
     started = time.perf_counter()
     set_threads(threads)
+    if prompt == STDIN:
+        prompt = sys.stdin.read().strip()
     texts = LanguageModel.load(run).generate(
-        sys.stdin.read().strip() if prompt == STDIN else prompt,
+        prompt,
         words=words,
         count=count,
         temperature=temperature,
