@@ -69,6 +69,7 @@ def test_options_stand_above_the_recipe_and_have_their_types():
     assert (train.lr, train.optimizer) == (0.001, "adamw")
     assert (text.vocab_size, text.profile, arguments["seed"]) == (None, "ptb-en", 7)
     assert settings("--model.hidden-size", "[24, 16, 256]")["model"].sizes == (24, 16, 256)
+    assert settings("--model.tied", "--seed", "7")["model"].tied
     assert settings("--model.hidden-size=400", "--model.embedding-size=400")["model"].sizes == (400, 400, 400)
 
 
@@ -78,12 +79,14 @@ def test_options_stand_above_the_recipe_and_have_their_types():
         ("--model.hiden-size 3", "Did you mean --model.hidden-size?"),
         ("--train.learning_rate 3", "Unknown option: --train.learning_rate=3."),
         ("--modle.x 3", "Unknown option: --modle.x=3."),
-        ("--model.hidden-size big", 'Invalid value for --model.hidden-size: unable to convert "big"'),
+        ("--model.hidden-size big", "model.hidden_size big: a whole number or a list such as [1150, 1150, 400] is"),
+        ("--model.hidden-size [24,16", "model.hidden_size [24,16: a whole number or a list"),
         ("--model.tied perhaps", 'Invalid value for --model.tied: unable to convert "perhaps" into bool.'),
         ("--model.rnn gru", "Invalid value"),
         ("--train.lr fast", 'Invalid value for --train.lr: unable to convert "fast" into float.'),
         ("--train.lr 0", "train.lr 0.0: a number above 0 is needed"),
         ("--train.lr nan", "train.lr nan: a number above 0 is needed"),
+        ("--train.epochs 2.5", "train.epochs 2.5: a whole number is needed"),
         ("--train.epochs 0", "train.epochs 0: at least 1 is needed"),
         ("--model.chunk-size 7", "nearest that work: 4, 8"),
         ("--model.dropout-input 1", "model.dropout_input 1.0: a number from 0 to less than 1 is needed"),
@@ -107,9 +110,11 @@ def test_a_file_is_a_recipe_and_its_mistakes_are_named(tmp_path):
         ("model: [1\n", "mine.yaml:2: not YAML"),
         ("- 1", "mine.yaml: a recipe has the keys text, model and train"),
         ("model: {hiden_size: 8}", 'Unknown option: "[model][hiden_size]" from mine.yaml. Did you mean'),
-        ("model: {hidden_size: x}", "Invalid value for [model][hidden_size] from mine.yaml"),
-        ("model: 3", "model.vocab_size: comes from the text"),
-        ("train: {epochs: many}", "Invalid value for [train][epochs] from mine.yaml"),
+        ("model: {hidden_size: x}", "model.hidden_size x: a whole number or a list"),
+        ("model: 3", "mine.yaml: model 3: settings are needed, as in model: {NAME: VALUE}"),
+        ("modle: {hidden_size: 8}", "mine.yaml: modle: no such setting; did you mean model?"),
+        ("train: {epochs: many}", "train.epochs many: a whole number is needed"),
+        ("train: {epochs: 1.5}", "train.epochs 1.5: a whole number is needed"),
     ]:
         path.write_text(content)
         assert message in refused("--recipe", path)

@@ -88,4 +88,10 @@ def read(name: str) -> Settings:
         raise UserError(f"{name}:{line}: not YAML: {getattr(error, 'problem', error)}") from None
     if not isinstance(settings, dict):
         raise UserError(f"{name}: a recipe has the keys text, model and train")
+    known = tuple(Recipe.__dataclass_fields__)
+    for key, value in settings.items():
+        if key not in known:
+            raise UserError(f"{name}: {key}: no such setting; {nearest(str(key), known)}")
+        if key in ("text", "model", "train") and not isinstance(value, dict):
+            raise UserError(f"{name}: {key} {value}: settings are needed, as in {key}: {{NAME: VALUE}}")
     return {"name": path.stem, **settings}

@@ -115,7 +115,7 @@ def _run_and_source(words: Sequence[str], gold: str | None) -> tuple[str | None,
     if len(rest) != 1:
         way = f'a text after the run: onlstm draw {run} "the cat sat"' if run else f"one thing to draw: {_EXAMPLE}"
         raise UserError(f"draw: name {way}; text needs quotes around it")
-    for name in ([] if run else [rest[0]]) + [gold] * bool(gold):
+    for name in filter(None, (None if run else rest[0], gold)):
         if name != "-" and not exists(name) and len(name.split()) < 2 and name[:1] not in "({":
             raise UserError(f'{name[:60]}: no such file; brackets begin with "(", as in {_EXAMPLE}')
     return run, rest[0]

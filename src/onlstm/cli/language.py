@@ -108,7 +108,7 @@ def generate(
     temperature: Annotated[float, Parameter(help="0 always takes the likeliest word.")] = 1.0,
     top_k: Annotated[int, Parameter(help="Choose among the k likeliest words; 0: all.")] = 0,
     top_p: Annotated[float, Parameter(help="Choose among the words that hold this share of the probability.")] = 1.0,
-    unk: Annotated[bool, Parameter(help="Allow <unk>.")] = False,
+    unk: Annotated[bool, Parameter(help="Allow `<unk>`.")] = False,
     across: Annotated[bool, Parameter(help="Continue after `<eos>`, over several lines.")] = False,
     seed: Annotated[int | None, Parameter(help="The same seed gives the same texts.")] = None,
     threads: Threads = None,

@@ -4,6 +4,7 @@ import os
 import pkgutil
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from io import TextIOWrapper
@@ -60,9 +61,10 @@ def joined(words: Iterable[str]) -> Iterator[str]:
     >>> list(joined(["train", "-", "--model.hidden-size", "[8, 4]", "--out", "x"]))
     ['train', '/dev/stdin', '--model.hidden-size=[8, 4]', '--out', 'x']
     """
-    rest = iter(words)
-    for word in rest:
-        if _SETTING.fullmatch(word) and (value := next(rest, None)) is not None:
-            yield f"{word}={value}"
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
+        if _SETTING.fullmatch(word) and rest and not rest[0].startswith("--"):
+            yield f"{word}={rest.popleft()}"
         else:
             yield STDIN if word == "-" else word  # the parser takes a lone - for an option

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ def _settings(of: str) -> Parameter:
 
 _SETTINGS = ("seed", "text", "model", "train")
 """What a recipe says of a run; the rest is about itself."""
+_WHOLE = re.compile(r"-?[\d_]+|null|none|\[[\d,\s]+\]", re.IGNORECASE)
 
 
 @app.command
@@ -111,6 +113,14 @@ def _with_recipe(command: App, commands: tuple[str, ...], arguments: ArgumentCol
     if "model" in settings and "--model.hidden-size" in typed:  # a list of sizes, and a number for all layers
         settings["model"] = {key: value for key, value in settings["model"].items() if key != "hidden_size"}
     Dict({commands[-1]: settings}, source=f"{base['name']}.yaml")(command, commands, arguments)
+    for argument in arguments:  # the parser would round 2.5
+        is_sizes = argument.name == "--model.hidden-size"
+        if is_sizes or argument.hint in (int, int | None):
+            wanted = "a whole number" + " or a list such as [1150, 1150, 400]" * is_sizes
+            for token in argument.tokens:
+                if not _WHOLE.fullmatch(token.value):
+                    name = argument.name.removeprefix("--").replace("-", "_")
+                    raise UserError(f"{name} {token.value}: {wanted} is needed")
 
 
 def _base(recipe: str | None, run: Path, resume: bool) -> Settings:
