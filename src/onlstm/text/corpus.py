@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -135,7 +136,7 @@ class WordNumbers(dict[str, bytes]):
     def __missing__(self, piece: str) -> bytes:
         words = self.rules.piece_words(piece)
         numbers = [self.words.setdefault(word, len(self.words) + 1) for word in words]
-        self[piece] = np.array(numbers, np.uint32).tobytes()
+        self[piece] = array("I", numbers).tobytes()
         return self[piece]
 
     def of_lines(self, lines: Iterable[str], *, blank_lines: bool = False) -> Numbers:

@@ -53,7 +53,7 @@ def read_inputs(inputs: Iterable[Path | str]) -> Iterator[tuple[str, str]]:
 
 
 def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: str = "") -> Iterator[list[str]]:
-    """Yield the lines as `read_lines` does, up to a megabyte at a time; from a pipe or terminal, as they come.
+    """Yield the lines as `read_lines` does, a megabyte at a time; those of the standard input, as they come.
 
     Args:
         defects: gets an entry, by line number from 1, for every line that is not UTF-8, before it is yielded with
@@ -68,7 +68,8 @@ def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: s
                 file = io.BufferedReader(file)
                 stack.callback(file.detach)  # which stays open
             text: Any = unpacked(file)
-            while data := text.read1(_BLOCK):  # what is there, without waiting for all of a block
+            read = text.read1 if str(path) == "-" else text.read  # read1 does not wait for all of a block
+            while data := read(_BLOCK):
                 if not data.endswith(b"\n"):
                     data += text.readline(LONGEST)
                 lines = _decoded(data, name, number, defects)
