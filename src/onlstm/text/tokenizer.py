@@ -79,9 +79,11 @@ class Rules:
 
 
 class Tokenizer:
-    """Word-level tokenizer with `<unk>` and `<eos>`; made by `of_words` or `load`.
+    """Word-level tokenizer with `<unk>` and `<eos>`; made by `train`, `of_words` or `load`.
 
-    >>> tokenizer = Tokenizer.of_words(["<unk>", "<eos>", "the", "dog"], profile="generic")
+    >>> tokenizer = Tokenizer.train("generic", ["The cat saw the dog.", "The dog slept."])
+    >>> tokenizer.vocabulary
+    ['<unk>', '<eos>', 'the', 'dog', 'cat', 'saw', 'slept']
     >>> tokenizer.tokens("“The bird”")
     [Token(text='The', start=1, end=4, id=2), Token(text='bird', start=5, end=9, id=0)]
     """
@@ -92,6 +94,21 @@ class Tokenizer:
         self.index = {word: id for id, word in enumerate(self.vocabulary)}
         self.unk_id, self.eos_id = self.index[UNK], self.index[EOS]
         self._backend = backend
+
+    @classmethod
+    def train(
+        cls,
+        profile: str,
+        lines: Iterable[str],
+        *,
+        size: int | None = None,
+        min_count: int = 1,
+        punctuation: bool = False,
+    ) -> "Tokenizer":
+        """Return a tokenizer for the words of `lines`; `vocabulary` decides which are in it."""
+        find = rules(profile, punctuation).words
+        counts = Counter(word for line in lines for word in find(line))
+        return cls.of_words(vocabulary(counts, size, min_count), profile, punctuation=punctuation)
 
     @classmethod
     def of_words(cls, words: Sequence[str], profile: str = "pretokenized", *, punctuation: bool = False) -> "Tokenizer":
