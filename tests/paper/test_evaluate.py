@@ -327,3 +327,13 @@ def test_aligned_words_are_lines_of_the_language_modelling_text(shared):
     }
     assert found["aligned"] == 2559
     assert found["original"] == 2124
+
+
+@pytest.mark.parametrize("option", ["--words", "--out"])
+@pytest.mark.parametrize("other", ["--trees", "--dev"])
+def test_an_output_never_replaces_another_file_that_is_read(option, other, tmp_path, bank):
+    trees = tmp_path / "trees.txt"
+    trees.write_text("( the cat )\n")
+    ended = onlstm("evaluate", bank, other, trees, option, trees)
+    assert (ended.code, trees.read_text()) == (2, "( the cat )\n")
+    assert f"{option} {trees}: an input of this command" in ended.err

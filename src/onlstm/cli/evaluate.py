@@ -32,8 +32,9 @@ def evaluate(
     started = time.perf_counter()
     if not paths:
         raise UserError("evaluate: name a run folder and a treebank")
-    check_output("--words", options.words, "words.txt", paths)
-    check_output("--out", options.out, "results/NAME.json", paths)
+    inputs = [*paths, *filter(None, (options.trees, options.dev))]
+    check_output("--words", options.words, "words.txt", inputs)
+    check_output("--out", options.out, "results/NAME.json", inputs)
     set_threads(threads)
     from onlstm.paper.parsing.evaluate import run
 
