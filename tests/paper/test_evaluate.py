@@ -76,7 +76,7 @@ def test_aligned_reads_numbers_and_signs_but_scores_words(tmp_path, bank):
     gold = read_treebank(bank, profile="ptb")
     first = readings(gold, model)[0]
     assert first.words == ["the", "old", "cat", "paid", "$", "N", "N"]
-    assert [first.words[i] for i in first.kept] == ["the", "old", "cat", "paid", "N", "N"]
+    assert [first.words[i] for i in first.positions] == ["the", "old", "cat", "paid", "N", "N"]
     assert first.gold.words == ("The", "old", "cat", "paid", "75.3", "%")
     assert readings(gold, model, "original")[0].words == ["the", "old", "cat", "paid", "N.N", "%"]
 
@@ -121,7 +121,7 @@ def test_json_keys_and_values(tmp_path, bank):
     reads = readings(gold, model)
     row = next(r for r in found["rows"] if (r["layer"], r["decoder"], r["rule"]) == (1, "paper", "kim2019"))
     assert row["n"] == 4
-    plain = [r for r in reads if len(r.words) == len(r.kept)]
+    plain = [r for r in reads if len(r.words) == len(r.positions)]
     trees = [Parser(model, layer=1).parse(list(r.words)).tree for r in plain]
     assert len(plain) == 3
     assert [tree.words for tree in trees] == [tuple(r.words) for r in plain]

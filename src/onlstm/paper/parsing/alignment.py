@@ -27,7 +27,7 @@ class Reading(NamedTuple):
     gold: Tree
     words: Sequence[str]
     """As the model looks them up; more, if it reads what is not scored."""
-    kept: Sequence[int]
+    positions: Sequence[int]
     """Which of them are the words of the gold tree."""
 
     @classmethod
@@ -73,8 +73,10 @@ def readings(bank: Treebank, model: LanguageModel, mapping: Mapping = "aligned")
     out = []
     for gold, tree, tags in zip(bank.trees, wide.trees, wide.tags, strict=True):
         leaves = zip(tags, tree.words, strict=True)
-        kept = [i for i, leaf in enumerate(leaves) if bank.profile.role(*leaf) == "word"] if wider else range(len(tags))
-        out.append(Reading(gold, [write(word) for word in tree.words], kept))
+        positions = (
+            [i for i, leaf in enumerate(leaves) if bank.profile.role(*leaf) == "word"] if wider else range(len(tags))
+        )
+        out.append(Reading(gold, [write(word) for word in tree.words], positions))
     return out
 
 

@@ -127,17 +127,17 @@ def _scored(
     request: Request, models: Sequence[_Model], view: Treebank, reads: Sequence[Sequence[Reading]], say: Say
 ) -> list[Row]:
     """Return the rows of all systems, by the rules for trees with punctuation or for those without."""
-    given = [Forest(system="trees", run=str(path), trees=given_trees(path, view)) for path in [request.trees] if path]
-    made = [forest for model, read in zip(models, reads, strict=True) for forest in model.forests(read, request, say)]
-    made += agreed(made)
+    others = [Forest(system="trees", run=str(path), trees=given_trees(path, view)) for path in [request.trees] if path]
+    sets = [forest for model, read in zip(models, reads, strict=True) for forest in model.forests(read, request, say)]
+    sets += agreed(sets)
     for model, read in zip(models[:1], reads, strict=False):
-        made += _Model.of(request, untrained(model.parser.model)).forests(read, request, say)
-    made += [*given, *baselines(view.trees)]
+        sets += _Model.of(request, untrained(model.parser.model)).forests(read, request, say)
+    sets += [*others, *baselines(view.trees)]
     scored = []
     for rule in request.rule:
         if RULES[rule].punctuation == view.punctuation:
-            say(f"Scoring {len(made)} sets of trees by rule {rule} …")
-            scored += rows(view.trees, made, rule)
+            say(f"Scoring {len(sets)} sets of trees by rule {rule} …")
+            scored += rows(view.trees, sets, rule)
     return scored
 
 
@@ -187,11 +187,11 @@ def _chosen_on_dev(
     if not new:
         raise UserError(f"--dev {path}: all of its sentences are in the treebank to be scored; choose on others")
     alike = [model for model in models if model.system == models[0].system]
-    made: list[Forest] = []
+    sets: list[Forest] = []
     for model in alike:
         reads = readings(dev, model.parser.model, request.mapping)
-        made += model.forests([reads[k] for k in new], request, say)
-    scored = rows([dev.trees[k] for k in new], made, request.rule[0], ["all"])
+        sets += model.forests([reads[k] for k in new], request, say)
+    scored = rows([dev.trees[k] for k in new], sets, request.rule[0], ["all"])
     best = max((row for row in scored if row.runs == len(alike)), key=lambda row: row.f1 or 0)
     left_out = len(dev.trees) - len(new)
     note = f", {left_out:,} sentences left out that are scored here" if left_out else ""

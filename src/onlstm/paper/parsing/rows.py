@@ -70,22 +70,22 @@ def forests(
 ) -> list[Forest]:
     """Return the trees of one model: each of the layers (default: all) by each decoder; "vote": of all of these."""
     distances = [
-        [[layer[i] for i in reading.kept] for layer in sentence]
+        [[layer[i] for i in reading.positions] for layer in sentence]
         for reading, sentence in zip(reads, parser.distances([reading.words for reading in reads]), strict=True)
     ]
     plain: list[Decoder] = [decoder for decoder in decoders if decoder != "vote"]
-    made: list[Forest] = []
+    sets: list[Forest] = []
     for layer in layers or range(1, parser.model.config.num_layers + 1):
         chosen = _numbers(layer)
         d = [[statistics.fmean(word) for word in zip(*(s[k - 1] for k in chosen), strict=True)] for s in distances]
         for decoder in plain or get_args(Decoder):
             trees = [tree_from_distances(x, reading.gold.words, decoder) for x, reading in zip(d, reads, strict=True)]
-            made.append(Forest(system=system, run=run, layer=layer, decoder=decoder, trees=trees, distances=d))
-    if "vote" in decoders and len(made) > 1:
-        numbers = tuple(sorted({k for forest in made for k in _numbers(forest.layer)}))
-        agreed = Forest(system=system, run=run, layer=numbers, decoder="vote", trees=votes(made))
-        return [*made, agreed] if plain else [agreed]
-    return made
+            sets.append(Forest(system=system, run=run, layer=layer, decoder=decoder, trees=trees, distances=d))
+    if "vote" in decoders and len(sets) > 1:
+        numbers = tuple(sorted({k for forest in sets for k in _numbers(forest.layer)}))
+        agreed = Forest(system=system, run=run, layer=numbers, decoder="vote", trees=votes(sets))
+        return [*sets, agreed] if plain else [agreed]
+    return sets
 
 
 def _numbers(layer: Layers) -> tuple[int, ...]:
