@@ -123,6 +123,7 @@ def test_prediction(run):
         (["--train.epochs", "x", "--out", "NEW"], "--train.epochs"),
         (["--modle.size", "3", "--out", "NEW"], "Unknown option: --modle"),
         (["--seeds", "0", "--out", "NEW"], "--seeds 0: at least 1"),
+        (["--epochs", "0", "--out", "NEW"], "train.epochs 0: at least 1"),
         (["--seed", "-1", "--out", "NEW"], "--seed -1: at least 0"),
         (["--pairs", "12", "--out", "NEW"], "pairs to train on"),
         (["--max-train-ops", "-1", "--out", "NEW"], "max_train_ops -1: at least 1"),

@@ -176,7 +176,7 @@ def _wanted(request: Request) -> dict[Path, Job]:
 
 def _updated(job: Job, request: Request, folder: Path | None) -> Job:
     """Return a job with the settings of the request that are not defaults; few may change if it has a folder."""
-    epochs = {"epochs": request.epochs} if request.epochs else {}
+    epochs = {} if request.epochs is None else {"epochs": request.epochs}
     for part in ("source", "model", "train"):
         settings = getattr(job, part)
         changes = _differences(getattr(request, part), getattr(Settings(), part)) | (epochs if part == "train" else {})
