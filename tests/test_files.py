@@ -3,7 +3,10 @@
 import os
 import threading
 
+import pytest
+
 from onlstm import files
+from onlstm.errors import UserError
 
 
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
@@ -22,3 +25,9 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
     assert found == ["through"]
     assert pipe.is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "real"]
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_mistake(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot make the folder .*file/new: Not a directory"):
+        files.make_folder(tmp_path / "file" / "new")

@@ -59,6 +59,14 @@ def write(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> No
                 temporary.unlink()
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}") from None
+
+
 def remove_temporary(folder: Path, *names: str) -> None:
     """Remove the temporary files of a process that was killed while it wrote files of these names."""
     for name in names:

@@ -179,6 +179,7 @@ def test_a_file_is_read(tmp_path):
         ("| a", "g:1: | a is not a rule"),
         ("S -> NP VP\nNP -> he", "g:1: VP has no rules; add some"),
         ("S -> N[sg]\nN[pl] -> cats", "g:1: N[sg] has no rules; there are rules for N[pl]"),
+        ("[n] = sg pl\nS -> N[n] V[n]\nN[n] -> sheep", "g:2: V[sg] has no rules; add some"),
         ("S -> a N\nN[pl] -> cats", "g:1: N has no rules; there are rules for N[pl]"),
         ("S -> a | | b", "g:1: an alternative is empty"),
         ("S -> a\n |", "g:2: an alternative is empty"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import onlstm
 from onlstm.errors import UserError
 from onlstm.paper import report
 from onlstm.paper.published import published
@@ -212,6 +213,18 @@ def test_pages_are_the_same_twice_and_replace_the_old_ones(tmp_path):
     with pytest.raises(UserError, match="unknown kind"):
         report.write(results, out)
     assert out.read_text(encoding="utf-8") == first
+
+
+def test_the_folder_of_pages_is_made_and_no_result_is_replaced(tmp_path):
+    (tmp_path / "results").mkdir()
+    mine = tmp_path / "results" / "mine.json"
+    mine.write_text(json.dumps(RESULT))
+    before = mine.read_bytes()
+    assert onlstm("report", tmp_path / "results", "--out", mine).code == 2
+    assert mine.read_bytes() == before
+    options = ("--out", tmp_path / "results" / "R.md", "--docs", tmp_path / "a" / "b")
+    assert onlstm("report", tmp_path / "results", *options).code == 0
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["language-modelling.md"]
 
 
 def test_torch_is_not_imported(tmp_path):

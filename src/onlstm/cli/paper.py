@@ -110,7 +110,7 @@ def reproduce(
         return
     plan.check()
     say(f"{target}, scale {scale}: {plan.cost}", json)
-    plan.here.mkdir(parents=True, exist_ok=True)
+    files.make_folder(plan.here)
     for number, (step, line) in enumerate(zip(plan.steps, lines, strict=True), 1):
         words = step.now()
         say(f"\n[{number}/{len(lines)}] {line}{'' if words else '  (finished)'}", json)
@@ -152,6 +152,7 @@ def report(
     """Write RESULTS.md from results/*.json, with the published numbers beside ours."""
     from onlstm.paper import report as task
 
+    check_output("--out", out, "RESULTS.md", folder.glob("*.json"))
     beside = out.parent / "docs" / "results"
     for path in task.write(folder, out, docs or (beside if beside.is_dir() else None)):
         print(f"{path} written")

@@ -35,7 +35,7 @@ def save_model(model: LanguageModel, folder: Path, *, half: bool = False, **fact
 
 def save_description(model: LanguageModel, folder: Path, **facts: str) -> None:
     """Write everything but the weights."""
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     model.tokenizer.save(folder / TOKENIZER)
     description = {
         "format_version": FORMAT_VERSION,

@@ -49,6 +49,8 @@ def pages(results: Results) -> dict[str, str]:
 def write(folder: Path, out: Path, docs: Path | None = None) -> list[Path]:
     """Write the front page of a folder's results, and to `docs` the experiments' pages; return the files."""
     results = collect(folder)
+    if docs:
+        files.make_folder(docs)
     texts = {out: front(results, os.path.relpath(docs, out.parent) if docs else "")}
     if docs:
         texts |= {docs / name: text for name, text in pages(results).items()}

@@ -246,7 +246,8 @@ def _check_symbols(rules: Mapping[str, Sequence[Rule]], source: str) -> None:
             for symbol in rule.symbols:
                 if symbol not in rules:
                     forms = ", ".join(form for form in rules if _label(form) == _label(symbol))
-                    raise UserError(f"{source}:{rule.line}: {symbol} has no rules; there are rules for {forms}")
+                    way = f"there are rules for {forms}" if forms else "add some, or put it in quotes if it is a word"
+                    raise UserError(f"{source}:{rule.line}: {symbol} has no rules; {way}")
                 rest += [symbol] if symbol not in used else []
                 used.add(symbol)
     labels = {_label(symbol) for symbol in used}

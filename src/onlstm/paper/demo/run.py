@@ -110,10 +110,7 @@ def run(
     rules = Grammar.load(grammar)
     share = min(1.0, PASSES * minutes / MINUTES)  # of the text, if there is no time for a pass over all
     corpus = Corpus.of_grammar(rules, seed, max(2000, int(20_000 * share)))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out}: {error.strerror}") from None
+    files.make_folder(out)
     say(f"{len(corpus.train):,} sentences, {len(rules.words)} words, no trees; {len(corpus.test)} others to parse.")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
         job = _planned(_job(rules, corpus, seed, Path(work) / "onlstm"), minutes)

@@ -144,10 +144,7 @@ def run(
         say(f"{name} ({number} of {len(wanted)})")
         if received := _train(folder, job, data, test, request.resume, say, listeners()):
             return received
-    try:
-        request.out.mkdir(parents=True, exist_ok=True)  # if the majority alone was asked for
-    except OSError as error:
-        raise UserError(f"--out {request.out}: {error.strerror}") from None
+    files.make_folder(request.out)  # if the majority alone was asked for
     rows: dict[str, list[Row]] = {name: [] for name in ENCODERS}
     for path in sorted(request.out.glob(f"*/{CONFIG}")):
         if row := result(path.parent):
