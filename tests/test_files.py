@@ -29,5 +29,5 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_the_users_mistake(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot make the folder .*file/new: Not a directory"):
+    with pytest.raises(UserError, match=r"cannot make the folder .*file/new: Not a directory"):
         files.make_folder(tmp_path / "file" / "new")

@@ -262,7 +262,7 @@ def test_a_run_is_shipped_with_its_card(run, tmp_path):
 
 def test_what_was_never_scored_says_so(run, tmp_path):
     assert onlstm("convert", run, "--out", tmp_path / "new").code == 0
-    assert "never held against a treebank" in store.read_config(tmp_path / "new")["trust"]
+    assert "never compared with a treebank" in store.read_config(tmp_path / "new")["trust"]
     assert "Not measured." in (tmp_path / "new" / "README.md").read_text()
     weights = load_file(tmp_path / "new" / store.WEIGHTS)
     assert {value.dtype for value in weights.values()} == {torch.float32}

@@ -72,7 +72,7 @@ class Layout(NamedTuple):
 
     def state_out(self, states: list[State]) -> State:
         """Return h_n, c_n in the caller's order."""
-        h, c = (torch.stack(each) for each in zip(*states, strict=True))
+        h, c = (torch.stack(runs) for runs in zip(*states, strict=True))
         if not self.batched:
             return h.squeeze(1), c.squeeze(1)
         order = None if self.packed is None else self.packed.unsorted_indices
@@ -88,7 +88,7 @@ class Layout(NamedTuple):
 
     def grids(self, words: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
         """Return each of the two values per row as one tensor (runs, T, B, …), or (runs, T, …) if unbatched."""
-        return tuple(torch.stack([self._grid(rows) for rows in each]) for each in zip(*words, strict=True))
+        return tuple(torch.stack([self._grid(rows) for rows in runs]) for runs in zip(*words, strict=True))
 
     def _grid(self, rows: Tensor) -> Tensor:
         if self.packed is not None:

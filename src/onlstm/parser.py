@@ -62,7 +62,7 @@ class Parser:
     """Finds the trees of sentences with the distances of a language model.
 
     Args:
-        layer: whose distances: a number from 1, "middle" (the second of three, as in the paper) or "last"; or
+        layer: the layer to read: a number from 1, "middle" (the second of three, as in the paper) or "last"; or
             several, in a list or as "1,2", for the average of their distances. By default the one that the model's
             configuration names, else the middle one.
         decoder: "paper" or "unbiased", see `onlstm.trees.tree_from_distances`.

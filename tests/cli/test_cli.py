@@ -43,7 +43,7 @@ def test_version_is_the_packages():
         (["demo", "--minutes", "0"], "minutes 0: a number above 0 is needed"),
         (["demo", "--grammar", "no/such/file"], "no/such/file: No such file or directory"),
         (["bench", "--shapes", "huge"], "--shapes huge: there are lm-large"),
-        (["bench", "--threads", "0"], "--threads 0: must be at least 1"),
+        (["bench", "--threads", "0"], "--threads 0: at least 1 is needed"),
         (
             ["bench", "--out", "no/such/folder/x.json"],
             "--out no/such/folder/x.json: the folder no/such/folder does not",

@@ -77,7 +77,7 @@ class OnlstmOutput(ModelOutput):
     logits: Tensor | None = None
     """Log-probabilities of the next word, (B, T, V)."""
     state: Tensor | None = None
-    """To go on from: h and c of all layers side by side, (B, S); None without `use_cache`."""
+    """To continue from: h and c of all layers side by side, (B, S); None without `use_cache`."""
 
 
 class OnlstmForCausalLM(PreTrainedModel, GenerationMixin):

@@ -57,12 +57,14 @@ def draw(
     ],
     format: Annotated[Format | None, Parameter(help="Default: from the suffix of --out; otherwise tree.")] = None,
     out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
-    gold: Annotated[str | None, Parameter(help="Treebank, or brackets, with the gold trees to draw beside.")] = None,
+    gold: Annotated[
+        str | None, Parameter(help="Treebank, or brackets, with the gold trees to draw beside them.")
+    ] = None,
     select: Annotated[str | None, Parameter(help="Sentences to draw, from 1: 4 or 1,5-7.")] = None,
     find: Annotated[str | None, Parameter(help="Draw the sentences that contain these words.")] = None,
     max: Annotated[int, Parameter(help="Draw at most this many sentences.")] = 50,
     plain: Annotated[bool, Parameter(help="Trees alone, as in the paper: no bars, gates, marks.")] = False,
-    layer: Annotated[str | None, Parameter(help="Of a run: 1, middle, last or 1,2 (default: the run's).")] = None,
+    layer: Annotated[str | None, Parameter(help="For a run: 1, middle, last or 1,2 (default: the run's).")] = None,
     decoder: Annotated[Literal["paper", "unbiased"], Parameter(help="How a run's distances become a tree.")] = "paper",
     profile: Annotated[str, Parameter(help="Kind of treebank (default: by its content).")] = "auto",
     threads: Threads = None,

@@ -22,7 +22,7 @@ def evaluate(
     *text: Text,
     split: Annotated[str, Parameter(help="Which part of a folder with train, valid and test.")] = "test",
     cache: Annotated[bool, Parameter(help="Also with a neural cache, tuned on validation text.")] = False,
-    dynamic: Annotated[bool, Parameter(help="Also with dynamic evaluation, tuned likewise.")] = False,
+    dynamic: Annotated[bool, Parameter(help="Also with dynamic evaluation, tuned the same way.")] = False,
     valid: Annotated[str | None, Parameter(help="Text to tune on (default: the run's own validation text).")] = None,
     batch_size: Annotated[int, Parameter(help="Columns read in parallel: faster, slightly worse.")] = 1,
     compat: Annotated[Literal["original"] | None, Parameter(help="Count as the original code does.")] = None,
@@ -152,13 +152,15 @@ def convert(
     ] = None,
     half: Annotated[bool, Parameter(help="For a run: write the weights in half precision.")] = False,
     layer: Annotated[int | None, Parameter(help="For a run: the layer to make trees of from now on.")] = None,
-    results: Annotated[Path | None, Parameter(help="For a run: results/, whose scores go into the card.")] = None,
+    results: Annotated[
+        Path | None, Parameter(help="For a run: folder of results; its scores go into the card.")
+    ] = None,
     note: Annotated[list[str] | None, many("For a run: lines for the card, such as the licence of its text.")] = None,
     json: Json = False,
 ) -> None:
     """Import a checkpoint of the original code, executing nothing in the pickle; or make a run ready to ship.
 
-    Of a run, the model alone goes to --out, with a card (README.md) and a line on how far to trust its trees.
+    For a run, only the model goes to --out, with a card (README.md) and a line on how far to trust its trees.
     """
     from onlstm.lm import import_original
     from onlstm.paper import card

@@ -26,14 +26,14 @@ def logic(
         Path | None, Parameter(help="Folder or archive with files train0 … test12 (default: pairs are generated).")
     ] = None,
     encoder: Annotated[
-        Sequence[str], many("onlstm, lstm, tree-lstm, majority, or module:name of your own (default: these four).")
-    ] = (),
-    seeds: Annotated[int | None, Parameter(help="Number of seeds of each encoder (default: 3).")] = None,
-    seed: Annotated[int, Parameter(help="The first of them.")] = 0,
+        list[str] | None, many("onlstm, lstm, tree-lstm, majority, or module:name of your own (default: these four).")
+    ] = None,
+    seeds: Annotated[int | None, Parameter(help="Seeds per encoder (default: 3).")] = None,
+    seed: Annotated[int, Parameter(help="The first seed.")] = 0,
     max_train_ops: Annotated[int, Parameter(help="Train on formulas of at most this many operators.")] = 6,
     pairs: Annotated[int, Parameter(help="Pairs to generate without --data.")] = 500_000,
     epochs: Annotated[int | None, Parameter(help="Passes over the pairs (default: 50).")] = None,
-    out: Annotated[Path, Parameter(help="Run folder, with one in it for each encoder and seed.")] = _OUT,
+    out: Annotated[Path, Parameter(help="Run folder, with a subfolder for each encoder and seed.")] = _OUT,
     resume: Annotated[bool, Parameter(help="Continue the run in --out, with its settings.")] = False,
     eval: Annotated[Path | None, Parameter(help="Test this run on files of pairs, with any six variables.")] = None,
     predict: Annotated[Path | None, Parameter(help="Ask this run for the relation of two formulas.")] = None,
@@ -42,17 +42,17 @@ def logic(
     model: Annotated[ModelConfig, Parameter(group="Settings of the model")] = ModelConfig(),  # noqa: B008  (frozen)
     train: Annotated[TrainConfig, Parameter(group="Settings of the training")] = TrainConfig(),  # noqa: B008
 ) -> None:
-    """Print the paper's experiment on logic: accuracy by length, trained on short pairs of formulas, tested on all.
+    """Run the paper's experiment on logic: train on short pairs of formulas, test on all, print accuracy by length.
 
-    Two processes can train different encoders or seeds in the same run folder at once; the last to end has all in its
-    table. An interrupted run continues, bit for bit, with --resume.
+    Two processes can train different encoders or seeds in the same run folder at once; the last to finish prints
+    the whole table. An interrupted run continues, bit for bit, with --resume.
     """
     started = time.perf_counter()
     set_threads(threads)
     if eval and not predict:
-        _evaluate(eval, words, encoder, started, json)
+        _evaluate(eval, words, encoder or (), started, json)
     elif predict and not eval:
-        _predict(predict, words, encoder, started, json)
+        _predict(predict, words, encoder or (), started, json)
     elif words or eval:
         usage = '`--eval RUN FILES` or `--predict RUN "( not a )" "b"`'
         raise UserError(f"{words[0] if words else '--eval'}: write {usage}, not both")
@@ -63,7 +63,7 @@ def logic(
         source = Source(path=str(data.resolve()) if data else None, pairs=pairs, max_train_ops=max_train_ops)
         asked = range(seed, seed + (seeds or 3)) if seeds or seed else ()
         settings = {"source": source, "model": model, "train": train, "epochs": epochs}
-        _train(out, resume, started, json, encoders=encoder, seeds=asked, **settings)
+        _train(out, resume, started, json, encoders=encoder or (), seeds=asked, **settings)
 
 
 def _train(out: Path, resume: bool, started: float, json: bool, **asked: Any) -> None:

@@ -46,7 +46,7 @@ def bench(
     *,
     shapes: Annotated[list[str] | None, many("Shapes to measure (default: all).")] = None,
     threads: Annotated[list[int] | None, many("Numbers of threads (default: 1 2).")] = None,
-    seconds: Annotated[float, Parameter(help="Time for each row, besides the eager backend's.")] = 5.0,
+    seconds: Annotated[float, Parameter(help="Seconds per row, not counting the eager backend.")] = 5.0,
     memory: Annotated[
         bool, Parameter(negative="--no-memory", help="Measure the peak memory of a training step too (Linux).")
     ] = True,
@@ -93,10 +93,10 @@ def reproduce(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Run what is behind a table or figure of the paper and print it, the published numbers beside ours.
+    """Run the commands behind a table or figure of the paper and print it, published numbers beside ours.
 
     Each step is an onlstm command that can be run by hand too. Finished steps are skipped and interrupted ones
-    continue: give the same command again. Tables share their runs.
+    continue when the same command is given again. Tables share their runs.
     """
     from onlstm.paper import reproduce as task
     from onlstm.paper.published import published

@@ -55,11 +55,11 @@ def parse(
         Path | None, Parameter(help="File to write; with --shard a folder, and for SVG a folder with one file each.")
     ] = None,
     shard: Annotated[str | None, Parameter(help="i/n: parse part i of n, unless --out has it already.")] = None,
-    on_error: Annotated[Literal["skip", "stop"], Parameter(help="What to do at a line that is not UTF-8.")] = "skip",
+    on_error: Annotated[Literal["skip", "stop"], Parameter(help="What to do about a line that is not UTF-8.")] = "skip",
     threads: Threads = None,
     json: Annotated[bool, Parameter(name="--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Print the tree of each sentence. One line of text is one sentence, and the order stays.
+    """Print the tree of each sentence. One line of text is one sentence; the order is kept.
 
     Without a RUN, the bundled model en-small reads the text. The first word is a RUN if it is a folder with a model or
     the name of a bundled one; it is text if it is a file, a folder of text, -, or holds a space.

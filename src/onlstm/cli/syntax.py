@@ -17,7 +17,7 @@ from onlstm.cli.main import app
 from onlstm.errors import UserError
 
 _SHOWN = 5
-"""Defects of a kind that are named."""
+"""Defects of each kind that are listed."""
 
 
 @Parameter(name="*")
@@ -25,11 +25,14 @@ _SHOWN = 5
 class Options:
     """What the three commands have in common."""
 
-    compare: Annotated[Path | None, Parameter(help="A second run, beside the first and tested against it.")] = None
-    scores: Annotated[
-        Path | None, Parameter(help="Write the scores (log p, in nats) here, a line a pair: FILE.tsv or FILE.jsonl.")
+    compare: Annotated[
+        Path | None, Parameter(help="A second run to show beside the first, with a significance test.")
     ] = None
-    out: Annotated[Path | None, Parameter(help="Keep the result here, for `onlstm report`: results/NAME.json.")] = None
+    scores: Annotated[
+        Path | None,
+        Parameter(help="Write the scores (log p, in nats) here, one line per pair: FILE.tsv or FILE.jsonl."),
+    ] = None
+    out: Annotated[Path | None, Parameter(help="Save the result here, for `onlstm report`: results/NAME.json.")] = None
     threads: Threads = None
     json: Json = False
 
@@ -45,7 +48,7 @@ def syneval(
         Path | None, Parameter(help="TSV or JSON lines, a folder or zip of them, or templates in YAML.")
     ] = None,
     lexicon: Annotated[
-        str, Parameter(help="in-vocabulary: only words that the runs know; emnlp2018: those of the paper.")
+        str, Parameter(help="in-vocabulary: only words that the runs know; emnlp2018: the words of the paper.")
     ] = "",
     options: Options = _DEFAULT,
 ) -> None:
@@ -66,7 +69,7 @@ def blimp(
     reading: Annotated[
         Literal["own", "words"],
         Parameter(
-            help="Who finds the words: the run's tokenizer; or, for runs on tokenised text, punctuation split off."
+            help="own: the run's tokenizer finds the words; words: split off punctuation, for runs on tokenised text."
         ),
     ] = "own",
     options: Options = _DEFAULT,
@@ -76,7 +79,7 @@ def blimp(
 
     content = _answer("blimp", partial(blimp.task, reading=reading), run, path, options)
     if content.unk_rate > 0.15 and reading == "own":
-        notice("If the run was trained on text that is tokenised already, --reading words splits off punctuation.")
+        notice("If the run was trained on tokenised text, --reading words splits off punctuation.")
 
 
 @app.command
@@ -96,7 +99,7 @@ def agreement(
 
 
 def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | None, options: Options) -> Any:
-    """Return what the runs make of a task, after keeping what is to be kept and printing a table or JSON."""
+    """Return what the runs make of a task, after saving its result and printing a table or JSON."""
     started, out, scores = time.perf_counter(), options.out, options.scores
     set_threads(options.threads)
     check_output("--scores", scores, "scores.tsv", [pairs] if pairs else [])

@@ -30,7 +30,7 @@ def _settings(of: str) -> Parameter:
 
 
 _SETTINGS = ("seed", "text", "model", "train")
-"""What a recipe says of a run; the rest is about itself."""
+"""The keys of a recipe that are settings of a run; the others describe the recipe."""
 _WHOLE = re.compile(r"-?[\d_]+|null|none|\[[\d,\s]+\]", re.IGNORECASE)
 
 

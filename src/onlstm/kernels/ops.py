@@ -43,11 +43,11 @@ def scan(
     Half precision is computed, and its distances returned, in float32.
     """
     dtype, exact = x.dtype, torch.promote_types(x.dtype, torch.float32)
-    x, w_ih, w_hh, h0, c0 = (each.to(exact) for each in (x, w_ih, w_hh, h0, c0))
+    x, w_ih, w_hh, h0, c0 = (tensor.to(exact) for tensor in (x, w_ih, w_hh, h0, c0))
     bias = None if bias is None else bias.to(exact)
     training = torch.is_grad_enabled()
     wants_d_state = training and (h0.requires_grad or c0.requires_grad)
-    wanted = wants_d_state or any(each is not None and each.requires_grad for each in (x, w_ih, w_hh, bias))
+    wanted = wants_d_state or any(tensor is not None and tensor.requires_grad for tensor in (x, w_ih, w_hh, bias))
     save = training and wanted
     out = torch.ops.onlstm.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save, wants_d_state)
     h, h_n, c_n, d_f, d_i, *_ = out

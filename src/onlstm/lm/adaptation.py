@@ -7,7 +7,7 @@ The continuous neural cache (Grave, Joulin and Usunier 2017): recent words are l
 with h_t the last layer's output after reading x_t, and i the last `size` places before t. Before the second word there
 is no cache, and p is the model's. Nothing is trained.
 
-Dynamic evaluation (Krause et al. 2018), with plain gradient descent: the model goes on learning. The text is read in
+Dynamic evaluation (Krause et al. 2018), with plain gradient descent: the model continues to learn. The text is read in
 segments; each is scored first and learnt from afterwards:
 
     θ ← θ - lr · g + decay · (θ_0 - θ)

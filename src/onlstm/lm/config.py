@@ -16,7 +16,7 @@ class LMConfig:
     """The shape of a `LanguageModel` and its regularisers; the defaults are the paper's for the Penn Treebank."""
 
     vocab_size: int = 0
-    """Words, `<unk>` and `<eos>` among them; a `LanguageModel` needs some."""
+    """Number of words, including `<unk>` and `<eos>`; a `LanguageModel` needs some."""
     rnn: RNN = "onlstm"
     """The layers; everything else is the same."""
     embedding_size: int = 400
@@ -32,9 +32,9 @@ class LMConfig:
     softmax: Softmax = "full"
     """`bfloat16`: full, but training rounds factors to save time; `adaptive`: for large vocabularies, never tied."""
     mos: int = 0
-    """Mix so many softmaxes (the table's AWD-LSTM-MoS has 15); 0: a plain one."""
+    """Number of softmaxes to mix (AWD-LSTM-MoS: 15); 0: one plain softmax."""
     free_last_chunk: bool = False
-    """Mend the paper's dead last chunk."""
+    """Let the last chunk be written, which stays zero in the paper's cell."""
     init_range: float = 0.1
     """Embeddings start from U(±init_range); Adam leaves the first plateau sooner from a larger one."""
     dropout_embedding: float = 0.1
@@ -52,7 +52,7 @@ class LMConfig:
     weight_dropout_scale: Scale = "original"
     """`original`: evaluation scales the weights down; `inverted`: training scales them up."""
     parse_layer: int = 0
-    """The layer, from 1, that trees are made of unless another is asked for; 0: the middle one."""
+    """The layer, from 1, that trees are made from by default; 0: the middle one."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.hidden_size, int):
@@ -78,13 +78,13 @@ class LMConfig:
                 f"common proper divisor; nearest that work: {', '.join(map(str, near))}"
             )
         if self.softmax == "adaptive" and (self.tied or self.mos):
-            raise UserError("model.softmax adaptive: not with tied embeddings or mos; say tied: false, mos: 0")
+            raise UserError("model.softmax adaptive: not with tied embeddings or mos; set tied: false, mos: 0")
         if self.softmax == "bfloat16" and self.mos:
-            raise UserError("model.softmax bfloat16: not with mos; say softmax: full")
+            raise UserError("model.softmax bfloat16: not with mos; set softmax: full")
         if self.tied and not self.mos and self.sizes[-1] != self.embedding_size:
             raise UserError(
                 f"model.tied: the last layer has {self.sizes[-1]} neurons, the embedding {self.embedding_size}; "
-                "make them equal, or say tied: false"
+                "make them equal, or set tied: false"
             )
 
     @classmethod

@@ -30,8 +30,8 @@ class Masks(NamedTuple):
         count = math.prod(shape)
         numbers = torch.empty(-(-count // 4), dtype=torch.int64, device=like.device)
         numbers.random_(-(2**63), None, generator=self.generator)
-        kept = numbers.view(torch.int16)[:count] >= round(p * 2**16) - 2**15
-        return kept.view(shape).to(like.dtype)
+        mask = numbers.view(torch.int16)[:count] >= round(p * 2**16) - 2**15
+        return mask.view(shape).to(like.dtype)
 
     def locked(self, x: Tensor, p: float) -> Tensor:
         """Return x (T, B, H) with the same neurons of a column dropped at all times, the rest scaled up."""

@@ -34,7 +34,7 @@ def generate(
 
     Args:
         temperature: below 1 likely words become likelier, above 1 less so; 0 takes the likeliest each time.
-        top_k: choose among so many of the likeliest words; 0: among all.
+        top_k: choose among this many of the likeliest words; 0: among all.
         top_p: choose among the fewest words that hold this share of the probability.
         seed: the same seed and options give the same texts, and a larger count only adds some. None: other texts
             at each call. Torch's own random numbers are neither used nor changed.

@@ -37,7 +37,7 @@ class Encoded:
     hidden: Tensor
     """The output of the last layer computed, (T, B, H)."""
     state: States
-    """To go on from."""
+    """To continue from."""
     distances: Distances | None
     """`.forget` and `.input`, (L, T, B); of LSTM layers None unless asked for."""
     master_gates: tuple[MasterGates, ...]
@@ -63,7 +63,7 @@ class Step:
     slowness: Tensor
     """Mean square of its change over time, for temporal activation regularisation (TAR)."""
     state: States
-    """To go on from."""
+    """To continue from."""
 
 
 class LanguageModel(nn.Module):
@@ -78,7 +78,7 @@ class LanguageModel(nn.Module):
     def __init__(self, config: LMConfig, tokenizer: Any = None) -> None:
         super().__init__()
         if not config.vocab_size:
-            raise UserError("model.vocab_size 0: say how many words there are")
+            raise UserError("model.vocab_size 0: the number of words is needed")
         self.config, self.tokenizer = config, tokenizer
         self.embedding = _Embedding(config.vocab_size, config.embedding_size)
         self.layers = nn.ModuleList(_layer(config, a, b) for a, b in pairwise((config.embedding_size, *config.sizes)))
@@ -133,7 +133,7 @@ class LanguageModel(nn.Module):
         return score(self, sentences)
 
     def generate(self, prompt: str | Sequence[str] = "", **options: Any) -> list[list[str]]:
-        """Return texts that go on from `prompt`; for the options see `onlstm.lm.generate`."""
+        """Return texts that continue `prompt`; for the options see `onlstm.lm.generate`."""
         from onlstm.lm.generate import generate
 
         return generate(self, prompt, **options)

@@ -36,7 +36,7 @@ class _Level(NamedTuple):
     scored: np.ndarray
     """Whether any sentence wants this id's log-probability."""
     inner: np.ndarray
-    """Places of those that go on."""
+    """Places of those that continue."""
     sums: np.ndarray
     """Log-probabilities of all scored ids so far, once they are known."""
 

@@ -107,7 +107,7 @@ def evaluate(
 ) -> Evaluation:
     """Return how well the stream `ids` is predicted, each token from all before it and an `<eos>` in front.
 
-    `batch` cuts the stream into so many columns, each read from a zero state: faster, a little worse. `window`, the
+    `batch` cuts the stream into this many columns, each read from a zero state: faster, a little worse. `window`, the
     steps computed at once, changes nothing but speed. `compat` counts like the original code: no `<eos>` in front and
     what does not fill the columns cut off, so a column's first token is not predicted; yet divided by all tokens.
     """
@@ -115,7 +115,7 @@ def evaluate(
     text = _columns(ids, batch, tokenizer_of(model).eos_id, compat)
     if text.shape[1] < 2:
         raise UserError(
-            f"batch {batch}: {len(ids)} tokens in so many columns leave nothing to predict; use longer text"
+            f"batch {batch}: {len(ids)} tokens in that many columns leave nothing to predict; use longer text"
         )
     with evaluating(model), torch.no_grad():
         parts = read_columns(model, text, window or max(1, 1024 // batch))

@@ -95,7 +95,7 @@ def word_log_probs(head: Head, h: Tensor, words: Tensor) -> Tensor:
 
 
 def slices(count: int, head: Head) -> Iterator[slice]:
-    """Yield which of so many states to ask `log_probs` about at once."""
+    """Yield slices of `count` states that `log_probs` can take at once."""
     width = head.n_classes if isinstance(head, AdaptiveSoftmax) else head.weight.shape[0]
     return _rows(count, width * getattr(head, "k", 1))
 

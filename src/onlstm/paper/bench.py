@@ -96,7 +96,7 @@ def check_request(names: Sequence[str], threads: Sequence[int]) -> None:
     if unknown := [name for name in names if name not in SHAPES]:
         raise UserError(f"--shapes {unknown[0]}: {nearest(unknown[0], SHAPES)}")
     if min(threads) < 1:
-        raise UserError(f"--threads {min(threads)}: must be at least 1")
+        raise UserError(f"--threads {min(threads)}: at least 1 is needed")
     if not build.load():
         raise UserError("the C++ kernel could not be built, so there is nothing to measure (see the warning above)")
 

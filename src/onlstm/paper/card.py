@@ -43,7 +43,9 @@ def ship(
     config = model.config
     model.config = replace(config, parse_layer=layer or config.parse_layer or config.num_layers // 2 + 1)
     if not (run / "result.json").exists():
-        raise UserError(f"{run}: no result of `onlstm train` to make a card of; go on with it: --resume --out {run}")
+        raise UserError(
+            f"{run}: no result of `onlstm train` to make a card from; continue it with --resume --out {run}"
+        )
     section = training_result.SECTION
     trained = result(run / "result.json", {section.kind: section.content})
     committed = report.collect(results) if results else []
@@ -77,7 +79,7 @@ def _trust(scores: Sequence[_Score]) -> str:
     """Return one line on how far to trust the trees."""
     paper = [score for score in scores if (score[1].rule, score[1].decoder) == (_RULE, "paper")]
     if not paper:
-        return "trees learnt from raw text and never held against a treebank: take them as guesses"
+        return "trees learnt from raw text and never compared with a treebank: take them as guesses"
     banks = ", ".join(f"{bank} {number(row.f1, 0)} ({number(right, 0)})" for bank, row, right, _ in paper)
     return f"trees learnt from raw text: take them as guesses; F1 (that of right-branching trees): {banks}"
 

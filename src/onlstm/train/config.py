@@ -18,13 +18,13 @@ class FitConfig:
     lr: float = 30.0
     """Learning rate."""
     schedule: Literal["constant", "plateau", "cosine", "one-cycle"] = "constant"
-    """Of the learning rate; plateau lowers it when validation stalls, cosine and one-cycle let it decay to zero."""
+    """Of the learning rate: plateau lowers it when validation stalls, cosine and one-cycle let it decay to zero."""
     warmup: float = 0.1
     """Share of the training in which cosine and one-cycle rise."""
     clip: float = 0.25
-    """Largest global norm of the gradient; 0: any."""
+    """Largest global norm of the gradient; 0: no limit."""
     weight_decay: float = 1.2e-6
-    """Of all weights."""
+    """Weight decay, of all weights."""
     checkpoint_minutes: float = 10.0
     """Time between two checkpoints within an epoch."""
     log_steps: int = 200
@@ -44,23 +44,23 @@ class TrainConfig(FitConfig):
     """How to train a language model; the defaults are the paper's for the Penn Treebank."""
 
     bptt: int = 70
-    """Words a gradient reaches back; the mean of the windows' lengths with vary_bptt."""
+    """Words that gradients reach back; with vary_bptt, the mean length of a window."""
     vary_bptt: bool = True
     """Draw each window's length, from N(bptt, 5) or (1 in 20) N(bptt/2, 5), and scale the learning rate with it."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    """The rule of the step."""
+    """The optimizer."""
     alpha: float = 2.0
     """Weight of the mean square of the last layer's output (AR)."""
     beta: float = 1.0
     """Weight of the mean square of its change over time (TAR)."""
     averaging: Literal["none", "nt-asgd", "asgd-compat"] = "nt-asgd"
-    """Average the weights once validation stalls; asgd-compat does it with torch.optim.ASGD, as the original."""
+    """Average the weights once validation stalls; asgd-compat uses torch.optim.ASGD, as the original code does."""
     patience: int = 5
     """Epochs without improvement that start the averaging."""
     finetune_epoch: int = 500
-    """Epoch after which the averaging starts afresh; 0: never."""
+    """Epoch after which averaging starts again; 0: never."""
     precision: Literal["float32", "float64"] = "float32"
-    """Of weights and arithmetic; float64 is for comparing runs digit by digit."""
+    """Precision of weights and arithmetic; float64 is for comparing runs digit by digit."""
     valid_batch_size: int = 10
     """Columns of the validation text."""
 

@@ -142,7 +142,7 @@ class Tree:
         return top[0] if self.nodes else nltk_tree("", top)
 
     def lines(self, width: int | None = None) -> Iterator[str]:
-        """Return the lines of a drawing for terminals, one a word, the root at the left; see `onlstm.draw.text`.
+        """Return the lines of a drawing for terminals, one per word, the root at the left; see `onlstm.draw.text`.
 
         Args:
             width: columns at most; what is too deep for them stands below, as a section with a number.

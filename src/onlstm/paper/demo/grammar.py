@@ -87,7 +87,7 @@ class Grammar:
 
     @classmethod
     def of_text(cls, text: str, source: str = "grammar") -> "Grammar":
-        """Return the grammar that is written in `text`, or say in which line it is wrong."""
+        """Return the grammar written in `text`; an error names the line."""
         rules = _read(text, source)
         _check_symbols(rules, source)
         shortest = dict.fromkeys(rules, math.inf)

@@ -19,7 +19,7 @@ class Options:
     rule: tuple[str, ...] = ("on-lstm",)
     """How F1 is counted: on-lstm (default), kim2019, kim2019-corpus, evalb, evalb-onlstm, punct, or all."""
     layers: tuple[str, ...] = ()
-    """1, 2, middle, last, or 1,2 for an average (default: each)."""
+    """1, 2, middle, last, or 1,2 for an average (default: every layer)."""
     decoder: tuple[Decoding, ...] = ("paper", "unbiased", "vote")
     """How distances become trees (default: all three)."""
     gates: Gates | None = None
@@ -39,7 +39,7 @@ class Options:
     words: Path | None = None
     """Write the treebank's sentences here, for other parsers."""
     out: Path | None = None
-    """Keep the result here, for `onlstm report`: results/NAME.json."""
+    """Save the result here, for `onlstm report`: results/NAME.json."""
     strict: bool = False
     """Stop at the first defect of the treebank."""
 

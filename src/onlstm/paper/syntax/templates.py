@@ -46,7 +46,7 @@ class Template(NamedTuple):
     condition: Sequence[str]
     """Parts of an item's condition; features among them stand for their values."""
     text: str
-    """A sentence a line, in the order of `SENTENCES`."""
+    """One sentence per line, in the order of `SENTENCES`."""
 
 
 class Row(NamedTuple):

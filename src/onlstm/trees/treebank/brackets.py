@@ -1,6 +1,6 @@
 """Treebanks in brackets: the reader of text that holds trees.
 
-Files come with defects, and one broken tree must not cost the others: the reader yields a `Defect` and goes on.
+Files come with defects, and one broken tree must not cost the others: the reader yields a `Defect` and continues.
 """
 
 import re
