@@ -16,7 +16,7 @@ demo: $(STAMP)
 	@if [ -d src/onlstm/models/en-small ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
 
 test: $(STAMP)
-	@$(BIN)/pytest -n 2 -m "not slow and not gpu"
+	@$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
 install: $(STAMP)
 
