@@ -13,7 +13,6 @@ from helpers import onlstm
 from onlstm.errors import UserError
 from onlstm.paper import report
 from onlstm.paper.published import published
-from onlstm.paper.sections import _quoted
 
 HERE = Path(__file__).parents[2]
 
@@ -187,12 +186,12 @@ def test_the_front_page_has_the_papers_table_with_ours_below(tmp_path):
 
 
 def test_published_numbers_that_were_not_checked_are_marked():
-    table, rules = _quoted("logic")
+    table, rules = report.quoted("logic")
     assert cells(table, "ON-LSTM †") == [["91", "87", "85", "81", "78", "75", "Shen et al. 2019 (Ordered Memory)"]]
     assert len(cells(table, "Majority class")) == 1
     assert rules.startswith("- Shen et al. 2019 (Ordered Memory): accuracy in % by the number of operations")
     for name in {row.table for row in published()}:
-        assert len({len(row) for row in _quoted(name)[0].splitlines()}) == 1
+        assert len({len(row) for row in report.quoted(name)[0].splitlines()}) == 1
 
 
 def test_pages_are_the_same_twice_and_replace_the_old_ones(tmp_path):

@@ -18,6 +18,7 @@ from onlstm.paper.results import Result, result
 from onlstm.paper.tables import Table, number
 
 CARD = "README.md"
+_KIND = "language-model"
 _RULE = "on-lstm"
 _LIMITS = """\
 - The trees are guesses: unlabelled, binary, made from raw words alone; the model was never shown a tree. Look at the
@@ -46,11 +47,10 @@ def ship(
         raise UserError(
             f"{run}: no result of `onlstm train` to make a card from; continue it with --resume --out {run}"
         )
-    section = training_result.SECTION
-    trained = result(run / "result.json", {section.kind: section.content})
+    trained = result(run / "result.json", {_KIND: training_result.Content})
     committed = report.collect(results) if results else []
     for copy in committed:
-        if (copy.origin.kind, copy.origin.name) == (section.kind, trained.origin.name):
+        if (copy.origin.kind, copy.origin.name) == (_KIND, trained.origin.name):
             trained = copy  # it may have notes
     evaluations = [copy.content for copy in committed if isinstance(copy.content, Content)]
     scores = list(_scores(evaluations, trained.origin.name, model.config.parse_layer))

@@ -6,16 +6,13 @@ The commands themselves are lines in reproduce.yaml.
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from onlstm import files
 from onlstm.errors import UserError, nearest
 from onlstm.paper import report
 from onlstm.paper.results import read
+from onlstm.paper.tables import bundled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +79,14 @@ def targets() -> list[str]:
     >>> targets()
     ['table1', 'table2', 'table3', 'figure-logic', 'figure-a1']
     """
-    return [name for name in _described() if name != "data"]
+    return [name for name in bundled("reproduce.yaml") if name != "data"]
 
 
 def plan(target: str, scale: str, data: Path, out: Path, threads: int | None = None) -> Plan:
     """Return what to run for a target at the scale "small" or "paper"; it reads from `data` and writes to `out`."""
     if target not in targets():
         raise UserError(f"reproduce {target}: {nearest(target, targets())}")
-    described = _described()
+    described = bundled("reproduce.yaml")
     chosen, here = described[target][scale], out / target
     paths = {name: data / item["path"] for name, item in described["data"].items()}
     used = [name for name in paths if any(f"{{{name}}}" in line for line in chosen["steps"])]
@@ -102,8 +99,3 @@ def plan(target: str, scale: str, data: Path, out: Path, threads: int | None = N
         here=here,
         kind=described[target].get("results"),
     )
-
-
-def _described() -> dict[str, Any]:
-    text = (resources.files("onlstm.paper") / "reproduce.yaml").read_text(encoding="utf-8")
-    return dict(yaml.safe_load(text))

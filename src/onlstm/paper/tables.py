@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import PurePath
+from typing import Any
 
 import yaml
 from rich.cells import cell_len
@@ -93,6 +94,12 @@ def models(runs: Sequence[Model]) -> list[str]:
     return [Table(head=head, rows=rows).markdown()] if rows else []
 
 
+@cache
+def bundled(name: str) -> Any:
+    """Return the content of a YAML file that comes with this package."""
+    return yaml.safe_load((resources.files("onlstm.paper") / name).read_text(encoding="utf-8"))
+
+
 def named(path: str) -> str:
     """Return what data is called, by the end of its path.
 
@@ -100,9 +107,5 @@ def named(path: str) -> str:
     ('ICON (Indonesian)', 'my.zip')
     """
     folder, name = PurePath(path).parent.name, PurePath(path).name
-    return _names().get(f"{folder}/{name}") or _names().get(name, name)
-
-
-@cache
-def _names() -> dict[str, str]:
-    return dict(yaml.safe_load((resources.files("onlstm.paper") / "names.yaml").read_text(encoding="utf-8")))
+    names = bundled("names.yaml")
+    return str(names.get(f"{folder}/{name}") or names.get(name, name))

@@ -7,7 +7,6 @@ from typing import Any
 from onlstm.lm.config import LMConfig
 from onlstm.paper.published import published
 from onlstm.paper.results import Result, typed
-from onlstm.paper.sections import Section
 from onlstm.paper.tables import NONE, Table, named, network, number
 
 
@@ -87,12 +86,6 @@ class Content:
         return typed(LMConfig, self.recipe.get("model"), "recipe.model")
 
 
-ABOUT = """\
-Perplexity per token with `<eos>`: exp of the mean negative log-probability of all tokens of the split in their \
-natural order, each line's `<eos>` included, with the weights of the epoch that is best in validation."""
-PUBLISHED = {
-    "language-modelling": "The paper's own row is the recipe `ptb-paper`: `onlstm reproduce table1 --scale paper`.",
-}
 _MOST = 12
 """Epochs of a curve that are shown, besides the best and the last."""
 Results = Sequence[Result[Content]]
@@ -185,15 +178,3 @@ def _curves(runs: Results) -> Table:
         cells = [f"{number(at.valid_perplexity, 2)} ({at.train_loss:.3f})" if at else NONE for at in points]
         rows.append([str(epoch), *cells])
     return Table(head=["epoch", *(run.file for run in runs)], rows=rows)
-
-
-SECTION = Section(
-    kind="language-model",
-    content=Content,
-    title="Table 1: language modelling",
-    page="language-modelling",
-    about=ABOUT,
-    summary=summary,
-    details=details,
-    published=PUBLISHED,
-)

@@ -5,18 +5,8 @@ from collections.abc import Sequence
 from onlstm.paper.logic.content import Content
 from onlstm.paper.logic.figure import accuracies, trainings
 from onlstm.paper.results import Result
-from onlstm.paper.sections import Section
 from onlstm.paper.tables import named
 
-ABOUT = """\
-Accuracy in % at telling which of seven relations holds of two propositional formulas (Bowman et al. 2015), by the \
-operators in the longer one; 12 means 12 or more. Models learn from short pairs alone. *ON-LSTM* and *LSTM* read \
-brackets as words; *Tree-LSTM* is given the trees; *majority* answers with the commonest relation in training. \
-*published*: from a later paper of the same authors (Ordered Memory), since the paper itself prints only a curve.
-
-The weights are those of the epoch that is best in validation (on every tenth of the short pairs). Of several seeds: \
-the mean, and below it the lowest and the highest."""
-PUBLISHED = {"logic": ""}
 Results = Sequence[Result[Content]]
 
 
@@ -55,16 +45,3 @@ def _by_pairs(results: Results) -> list[tuple[str, list[Result[Content]]]]:
 
 def _named(group: Results) -> dict[str, Content]:
     return {result.file: result.content for result in group}
-
-
-SECTION = Section(
-    kind="logic",
-    content=Content,
-    title="Figure 3: logical inference",
-    page="logic",
-    about=ABOUT,
-    summary=summary,
-    details=details,
-    published=PUBLISHED,
-    commands=commands,
-)

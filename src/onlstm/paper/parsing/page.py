@@ -20,27 +20,8 @@ from onlstm.paper.parsing.table import (
 )
 from onlstm.paper.published import published
 from onlstm.paper.results import Result
-from onlstm.paper.sections import Section
 from onlstm.paper.tables import NONE, Table, models, named, number
 
-ABOUT = """\
-F1 of unlabelled brackets, 0 to 100. The same trees have another F1 under each rule and on each treebank: only numbers \
-under one rule on one treebank compare. Several runs or seeds: mean (standard deviation) maximum. *seen %*: sentences \
-that are lines of the model's training text (words seen, trees never). Under a label: recall in % of its constituents; \
-of several runs, that of the best.
-
-- *ON-LSTM*: trees from the distances of a layer's master gates; *LSTM gates*: from an LSTM's own forget gates, by the \
-same parser; *untrained*: the first run's network with random weights; *oracle*: the best binary trees.
-- Decoder `paper`: Shen et al. 2019, which leans to the right; `unbiased`: Dyer et al. 2019; `vote`: the trees that \
-layers and decoders agree on most. *vote of N*: the trees that N runs agree on most.
-- *95 %*: bootstrap over sentences. *depth*: brackets around a word. *tied %*: distances that occur again in their \
-sentence; ties decode to the right. *to right*: F1 against right-branching trees; 100 is no parser at all.
-- *headline*: the row to report, its layer and decoder chosen without the labels it is scored by. *selected on test \
-labels*: the highest of the models' rows, not a result to report."""
-PUBLISHED = {
-    "parsing": "WSJ10 and WSJ are what `--split wsj10` and `--split test` read of the full treebank.",
-    "wsj-sample": "On all of NLTK's sample of the WSJ: trivial trees, and parses that the paper's authors released.",
-}
 Results = Sequence[Result[Content]]
 
 
@@ -145,15 +126,3 @@ def _chosen(content: Content, rule: str = "") -> Iterator[TableRow]:
 
 def _baseline(content: Content, rule: str, system: str) -> str:
     return next((number(row.f1) for row in content.rows if (row.rule, row.system) == (rule, system)), NONE)
-
-
-SECTION = Section(
-    kind="parsing",
-    content=Content,
-    title="Table 2: unsupervised parsing",
-    page="parsing",
-    about=ABOUT,
-    summary=summary,
-    details=details,
-    published=PUBLISHED,
-)

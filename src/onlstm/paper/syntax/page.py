@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from onlstm.paper.results import Result
-from onlstm.paper.sections import Section
-from onlstm.paper.syntax.content import Agreement, AgreementRow, Blimp, BlimpRow, Content, Counts, Syneval, SynevalRow
+from onlstm.paper.syntax.content import Agreement, AgreementRow, BlimpRow, Content, Counts, Syneval, SynevalRow
 from onlstm.paper.tables import NONE, Table, models, named, network, number
 
 PARADIGMS = 67
@@ -16,31 +15,6 @@ KNOWN = """\
 P = """\
 *p*: McNemar's exact test; pairs share their words, so it finds differences too easily, and it says nothing about how \
 much seeds differ."""
-SYNEVAL = f"""\
-Accuracy in %: how often the grammatical sentence of one of Marvin and Linzen's (2018) pairs is strictly likelier; a \
-tie is wrong. *published*: the paper's Table 3, whose models were trained on 90 million words of Wikipedia. *p*: \
-McNemar's exact test of our two models.
-
-A sentence is read alone, as `<eos> w1 … wn .` from a zero state; its words and the period are scored. All pairs of a \
-row count the same, and so do all that are pooled.
-
-{KNOWN} {P}"""
-BLIMP = f"""\
-Accuracy in %: how often the good sentence of a pair of BLiMP (Warstadt et al. 2020) is strictly likelier; a tie is \
-wrong.
-
-All words of a sentence are scored, `<eos>` is not. A phenomenon's accuracy, and that of all, is the mean of \
-its paradigms'; the other numbers are of all its pairs.
-
-{KNOWN} {P}"""
-AGREEMENT = f"""\
-Accuracy in %: how often the right form of a verb is strictly likelier than the wrong one, after the words before it; \
-a tie is wrong.
-
-The sets are of Gulordava et al. (2018) and Linzen et al. (2016): *nonsense* is a sentence with its \
-words replaced, *attractors* are nouns between subject and verb that want the other form.
-
-{KNOWN} {P}"""
 Results = Sequence[Result[Content]]
 
 
@@ -50,8 +24,8 @@ def summary(results: Results) -> list[str]:
 
 
 def details(results: Results) -> list[str]:
-    """Return every result's models, its table and notes."""
-    blocks = []
+    """Return what the columns mean, and every result's models, table and notes."""
+    blocks = [f"{KNOWN} {P}"]
     for result in results:
         blocks += [*models(result.content.runs), table(result.content).markdown(), *notes(result.content)]
     return blocks
@@ -145,13 +119,3 @@ def _p(content: Content, row: Counts) -> str:
     key = [getattr(row, name) for name in row.KEYS]
     p = next((test.p for test in content.tests if [getattr(test, name) for name in row.KEYS] == key), None)
     return NONE if p is None else f"{p:.2g}" if p >= 1e-4 else "<1e-4"
-
-
-SECTIONS = [
-    Section(kind=kind, content=content, title=title, page="syntax", about=about, summary=summary, details=details)
-    for kind, content, title, about in (
-        ("syneval", Syneval, "Table 3: targeted syntactic evaluation", SYNEVAL),
-        ("blimp", Blimp, "BLiMP", BLIMP),
-        ("agreement", Agreement, "Number agreement", AGREEMENT),
-    )
-]
