@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -31,6 +31,12 @@ class Table:
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, str]], *columns: str) -> "Table":
+        """Return the table of rows whose cells are named by column: the columns given, or all of the first row."""
+        head = columns or tuple(rows[0])
+        return cls(head=head, rows=[[row[column] for column in head] for row in rows])
 
     def text(self) -> str:
         """Return aligned lines for a terminal."""
@@ -86,12 +92,17 @@ def network(rnn: str, sizes: Sequence[int]) -> str:
 
 def models(runs: Sequence[Model]) -> list[str]:
     """Return the table of the models of a result, or nothing if it has none."""
-    rows = []
-    for run in runs:
-        perplexities = [number(value, 2) for value in (run.valid_perplexity, run.test_perplexity)]
-        rows.append([run.name, network(run.rnn, run.sizes), f"{run.parameters / 1e6:.2f}M", *perplexities])
-    head = ["run", "model", "parameters", "validation perplexity", "test perplexity"]
-    return [Table(head=head, rows=rows).markdown()] if rows else []
+    rows = [
+        {
+            "run": run.name,
+            "model": network(run.rnn, run.sizes),
+            "parameters": f"{run.parameters / 1e6:.2f}M",
+            "validation perplexity": number(run.valid_perplexity, 2),
+            "test perplexity": number(run.test_perplexity, 2),
+        }
+        for run in runs
+    ]
+    return [Table.of(rows).markdown()] if rows else []
 
 
 @cache

@@ -29,15 +29,27 @@ class TreebankFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """One row, and how it was chosen among all."""
+class Scored:
+    """One system's trees and their F1 by one rule."""
 
     system: str
+    """onlstm, lstm-gates, untrained, vote, trees, left, right, balanced, random, oracle."""
     run: str | None = None
     layer: Layers = None
     decoder: str | None = None
     rule: str
     f1: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, Layers, str | None]:
+        """What rows of different runs and subsets have in common."""
+        return self.rule, self.system, self.layer, self.decoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Scored):
+    """One row, and how it was chosen among all."""
+
     chosen: str
 
 
@@ -49,16 +61,9 @@ class Headline(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class Score(Scored):
     """The score of one system by one rule; of several runs or seeds, their mean with the details of the best one."""
 
-    system: str
-    """onlstm, lstm-gates, untrained, vote, trees, left, right, balanced, random, oracle."""
-    run: str | None = None
-    layer: Layers = None
-    decoder: str | None = None
-    rule: str
-    f1: float | None = None
     deviation: float | None = None
     """Of the runs' F1, n - 1 in the denominator."""
     max: float | None = None
@@ -75,11 +80,6 @@ class Score:
     """F1 of the trees against right-branching ones: 100 is no parser at all."""
     tags: Mapping[str, tuple[int, int]]
     """Constituents found and to be found, by label."""
-
-    @property
-    def key(self) -> tuple[str, str, Layers, str | None]:
-        """What rows of different runs and subsets have in common."""
-        return self.rule, self.system, self.layer, self.decoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import layer_numbers
 from onlstm.paper import results
 from onlstm.paper.parsing.alignment import Reading, given_trees, overlap, readings
-from onlstm.paper.parsing.content import Choice, Content, Evaluation, Headline, Layers, Row, TreebankFacts
+from onlstm.paper.parsing.content import Choice, Content, Evaluation, Headline, Layers, Row, Scored, TreebankFacts
 from onlstm.paper.parsing.request import Request
 from onlstm.paper.parsing.rows import Forest, agreed, baselines, forests, rows, untrained
 from onlstm.paper.parsing.table import MODELS, paired, table_labels
@@ -206,7 +206,7 @@ def _best(scored: Sequence[Row], rule: str) -> Choice | None:
 
 
 def _named(row: Row) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("system", "run", "layer", "decoder", "rule", "f1")}
+    return {field.name: getattr(row, field.name) for field in fields(Scored)}
 
 
 def _content(request: Request, models: Sequence[_Model], evaluation: Evaluation) -> Content:

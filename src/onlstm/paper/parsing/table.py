@@ -1,15 +1,19 @@
-"""The scores of an evaluation for people: what was read, the paper's Table 2 by each rule, the row to report.
+"""The scores of evaluations for people: the paper's Table 2 by each rule, and the row to report.
 
-`onlstm evaluate` prints this as text, the pages have it as Markdown.
+`onlstm evaluate` prints what was read and its tables as text; the pages have the same as Markdown (`details`), and on
+the front page the paper's table with ours beside it (`summary`). No torch here.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import groupby
 from pathlib import PurePath
 
 from onlstm.paper.parsing.content import Content, Evaluation, Headline, Row, Score, Short, TableRow
-from onlstm.paper.tables import NONE, Table, number
+from onlstm.paper.published import published
+from onlstm.paper.results import Result
+from onlstm.paper.tables import NONE, Table, models, named, number
 
 MODELS = ("onlstm", "lstm-gates", "vote")
 """Systems that are trained models, and neither baselines nor others' trees."""
@@ -17,6 +21,8 @@ LABELS = ("ADJP", "NP", "PP", "INTJ")
 """Of the paper's table."""
 _SYSTEMS = {"onlstm": "ON-LSTM", "lstm-gates": "LSTM gates", "left": "left-branching", "right": "right-branching"}
 _DEAD = 5  # % of tied distances
+_SPACE = "\u00a0"  # a cell is not broken there
+Results = Sequence[Result[Content]]
 
 
 def paired(rows: Sequence[Row]) -> list[TableRow]:
@@ -55,7 +61,7 @@ def facts(content: Content | Evaluation) -> str:
 
 def headline(row: Headline) -> str:
     """Return the row to report, in a line."""
-    how = f"{system_cell(row)}, layer {layer_cell(row)}, `{row.decoder}`"
+    how = f"{_system(row)}, layer {_layer(row)}, `{row.decoder}`"
     return f"Headline: {how}, F1 {number(row.f1)} by rule *{row.rule}*. Chosen: {row.chosen}."
 
 
@@ -63,42 +69,66 @@ def table(rows: Sequence[TableRow], chosen: Headline | None) -> Table:
     """Return the table of one rule."""
     tags = {label: counts for row in reversed(rows) for label, counts in row.tags.items()}
     labels, ways = table_labels(tags), Counter(row.key for row in rows)
-    head = ["system", "layer", "decoder", f"≤10 words ({rows[0].short.n:,})", f"all ({rows[0].n:,})", "95 %", "depth"]
-    head += [*(f"{label} ({tags[label][1]:,})" for label in labels), "tied %", "to right", "mark"]
+    sizes = {"≤10 words": rows[0].short.n, "all": rows[0].n} | {label: tags[label][1] for label in labels}
     lines = []
     for row, mark in zip(rows, _marks(rows, chosen), strict=True):
-        run = f" {PurePath(row.run).name}" if row.run and ways[row.key] > 1 and row.system != "vote" else ""
-        interval = "{:.1f}–{:.1f}".format(*row.ci95) if row.ci95 and row.runs == 1 else NONE
-        line = [
-            system_cell(row) + run,
-            layer_cell(row),
-            row.decoder or NONE,
-            f1_cell(row.short),
-            f1_cell(row),
-            interval,
-        ]
-        line += [number(row.depth), *(recall_cell(row, label) for label in labels)]
-        lines.append([*line, number(row.ties), number(row.f1_to_right), mark])
-    return Table(head=head, rows=lines)
+        line = _cells(row, labels, " " if ways[row.key] > 1 else None) | {"mark": mark}
+        lines.append({f"{name} ({sizes[name]:,})" if name in sizes else name: cell for name, cell in line.items()})
+    return Table.of(lines)
 
 
-def _marks(rows: Sequence[TableRow], chosen: Headline | None) -> list[str]:
-    """Return which row to report and which not to, and which layers are dead."""
-    marks = ["headline" if chosen and is_headline(row, chosen) else "" for row in rows]
-    scores = {k: row.f1 or 0 for k, row in enumerate(rows) if row.system in MODELS}
-    best = max(scores, key=scores.__getitem__, default=0)
-    if len(scores) > 1 and all(scores[best] > scores[k] for k in scores if marks[k]):
-        marks[best] = "selected on test labels"
-    dead = ["ties: no parser" if (row.ties or 0) >= _DEAD else "" for row in rows]
-    return [", ".join(filter(None, pair)) for pair in zip(marks, dead, strict=True)]
+def summary(results: Results) -> list[str]:
+    """Return the paper's Table 2 and ours; the headlines of other treebanks; the headlines by every rule."""
+    results = sorted(results, key=_treebank)
+    penn = [result for result in results if result.content.treebank.profile == "ptb"]
+    others = [result for result in results if result not in penn and result.content.headline]
+    blocks = ["WSJ10 and section 23 of the WSJ, by the rule on-lstm:", _quoted().markdown()]
+    for _, group in groupby(penn, key=lambda result: (_treebank(result), result.content.treebank.split)):
+        blocks += _table2(list(group))
+    if others:
+        blocks += ["Other treebanks, the headline of every result:", _headlines(others).markdown()]
+    many = [result for result in results if len(result.content.rules) > 1 and result.content.headline]
+    return blocks + (["By every rule, the headline's layer and decoder:", _by_rule(many).markdown()] if many else [])
 
 
-def is_headline(row: TableRow, chosen: Headline) -> bool:
-    """Return whether the row is the headline's, by its rule or another."""
-    return (row.system, row.run, row.layer, row.decoder) == (chosen.system, chosen.run, chosen.layer, chosen.decoder)
+def details(results: Results) -> list[str]:
+    """Return, treebank by treebank, what was read and every result's models and tables."""
+    blocks = []
+    for name, group in groupby(sorted(results, key=_treebank), key=_treebank):
+        blocks.append(f"### {name}")
+        for result in group:
+            content = result.content
+            blocks += [f"#### {result.file}", facts(content), *models(content.runs)]
+            blocks += [headline(content.headline)] if content.headline else []
+            for rule, about in content.rules.items():
+                if rows := [row for row in content.rows if row.rule == rule]:
+                    blocks += [f"Rule *{rule}*: {about}.", table(rows, content.headline).markdown()]
+    return blocks
 
 
-def system_cell(row: TableRow | Headline) -> str:
+def _treebank(result: Result[Content]) -> str:
+    return named(result.content.treebank.path)
+
+
+def _cells(row: TableRow, labels: Sequence[str], run: str | None = None) -> dict[str, str]:
+    """Return the cells of a row by column; `run` goes between the system and the run's name, None: without that."""
+    name = f"{run}{PurePath(row.run).name}" if run and row.run and row.system != "vote" else ""
+    recall = {label: row.tags.get(label, (0, 0)) for label in labels}
+    return {
+        "system": _system(row) + name,
+        "layer": _layer(row),
+        "decoder": row.decoder or NONE,
+        "≤10 words": _f1(row.short),
+        "all": _f1(row),
+        "95 %": "{:.1f}–{:.1f}".format(*row.ci95) if row.ci95 and row.runs == 1 else NONE,
+        "depth": number(row.depth),
+        **{label: number(100 * right / total if total else None) for label, (right, total) in recall.items()},
+        "tied %": number(row.ties),
+        "to right": number(row.f1_to_right),
+    }
+
+
+def _system(row: TableRow | Headline) -> str:
     run = row.run or ""
     if row.system == "vote":
         count, _, kind = run.partition(" ")
@@ -107,21 +137,93 @@ def system_cell(row: TableRow | Headline) -> str:
     return name if row.runs == 1 else f"{name}, {row.runs} {'seeds' if row.system == 'random' else 'runs'}"
 
 
-def layer_cell(row: TableRow | Headline) -> str:
+def _layer(row: TableRow | Headline) -> str:
     return NONE if row.layer is None else ",".join(map(str, row.layer if isinstance(row.layer, tuple) else [row.layer]))
 
 
-def f1_cell(row: TableRow | Short) -> str:
+def _f1(row: TableRow | Short) -> str:
     """Return F1; of several runs their mean, deviation and maximum."""
-    spread = [] if row.deviation is None else [f"({row.deviation:.1f})", number(row.max)]
-    return joined([number(row.f1), *spread])
+    return number(row.f1) + ("" if row.deviation is None else f"{_SPACE}({row.deviation:.1f}){_SPACE}{number(row.max)}")
 
 
-def joined(parts: Iterable[str]) -> str:
-    return "\u00a0".join(parts)  # a cell that is not broken
+def _marks(rows: Sequence[TableRow], chosen: Headline | None) -> list[str]:
+    """Return which row to report and which not to, and which layers are dead."""
+    marks = ["headline" if chosen and _is_headline(row, chosen) else "" for row in rows]
+    scores = {k: row.f1 or 0 for k, row in enumerate(rows) if row.system in MODELS}
+    best = max(scores, key=scores.__getitem__, default=0)
+    if len(scores) > 1 and all(scores[best] > scores[k] for k in scores if marks[k]):
+        marks[best] = "selected on test labels"
+    dead = ["ties: no parser" if (row.ties or 0) >= _DEAD else "" for row in rows]
+    return [", ".join(filter(None, pair)) for pair in zip(marks, dead, strict=True)]
 
 
-def recall_cell(row: TableRow, label: str) -> str:
-    """Return the share of a label's constituents that were found."""
-    right, total = row.tags.get(label, (0, 0))
-    return number(100 * right / total) if total else NONE
+def _is_headline(row: TableRow, chosen: Headline) -> bool:
+    """Return whether the row is the headline's, by its rule or another."""
+    return (row.run, *row.key[1:]) == (chosen.run, *chosen.key[1:])
+
+
+def _quoted() -> Table:
+    """Return the paper's rows; after each F1 stands the highest of five seeds."""
+    rows = []
+    for row in published("parsing"):
+        if row.source == "Shen et al. 2019, Table 2":
+            f1 = [_SPACE.join(row.cells(column, f"{column} max")) for column in ("WSJ10", "WSJ")]
+            shown = [cell.removeprefix(NONE + _SPACE).removesuffix(_SPACE + NONE) for cell in f1]
+            rows.append([row.row, *shown, *row.cells("depth", *LABELS)])
+    return Table(head=["published", "WSJ10", "WSJ", "depth", *LABELS], rows=rows)
+
+
+def _table2(results: Results) -> list[str]:
+    """Return our Table 2: every layer by the headline's decoder, other models at its layer, the baselines once."""
+    lines, baselines = list[dict[str, str]](), list[dict[str, str]]()
+    for result in results:
+        content, chosen = result.content, result.content.headline
+        rule = chosen.rule if chosen else next(iter(content.rules))
+        about = {"result": result.file, "seen %": number(content.treebank.seen_share)}
+        trivial = list[dict[str, str]]()
+        for row in (row for row in content.rows if row.rule == rule):
+            cells = _cells(row, LABELS, ": ")
+            if row.layer is None:
+                trivial.append(cells | dict.fromkeys(about, NONE))
+            elif chosen and row.decoder == chosen.decoder and row.system in MODELS:
+                lines += [cells | about] if row.system == "onlstm" or row.layer == chosen.layer else []
+        baselines = baselines or trivial
+    bank = results[0].content.treebank
+    size = f"{bank.sentences:,} sentences, {row.short.n:,} of at most 10 words"
+    columns = ("result", "model", "layer", "≤10 words", "all", "seen %", "depth", *LABELS)
+    ours = [line | {"model": line["system"]} for line in (*lines, *baselines)]
+    return [f"{_treebank(results[0])}, {size}, by the rule {rule}:", Table.of(ours, *columns).markdown()]
+
+
+def _headlines(results: Results) -> Table:
+    lines = []
+    for result in results:
+        content, bank = result.content, result.content.treebank
+        for row in _chosen(content):
+            about = {"treebank": _treebank(result), "sentences": f"{bank.sentences:,}", "result": result.file}
+            made = {"runs": str(row.runs), "rule": row.rule, "layer": _layer(row), "decoder": row.decoder or NONE}
+            f1 = {"F1": _f1(row)} | _baselines(content, row.rule, "right", "random", "oracle")
+            lines.append(about | made | f1 | {"seen %": number(bank.seen_share)})
+    return Table.of(lines)
+
+
+def _by_rule(results: Results) -> Table:
+    """Return the headlines' rows by rule, with trivial trees and the oracle of the first result."""
+    lines = []
+    for rule, about in {rule: about for result in results for rule, about in result.content.rules.items()}.items():
+        f1 = {result.file: next(map(_f1, _chosen(result.content, rule)), NONE) for result in results}
+        baselines = _baselines(results[0].content, rule, "right", "oracle")
+        lines.append({"rule": rule} | f1 | baselines | {"what it counts": about})
+    return Table.of(lines)
+
+
+def _chosen(content: Content, rule: str = "") -> list[TableRow]:
+    """Return the headline's row, under its own rule or another; there may be none."""
+    chosen = content.headline
+    own = [row for row in content.rows if chosen and _is_headline(row, chosen)]
+    return [row for row in own if chosen and row.rule == (rule or chosen.rule)]
+
+
+def _baselines(content: Content, rule: str, *systems: str) -> dict[str, str]:
+    f1 = {row.system: number(row.f1) for row in reversed(content.rows) if row.rule == rule}
+    return {_SYSTEMS.get(system, system): f1.get(system, NONE) for system in systems}
