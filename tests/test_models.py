@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from helpers import onlstm, random_model
+from onlstm import folder as store
 from onlstm import models, recipe
 from onlstm.cli.parse import run_and_text
-from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer
@@ -35,7 +35,7 @@ def model(**options):
 @pytest.fixture
 def box(tmp_path, monkeypatch):
     """A box with en-small in it; the test is in an empty folder."""
-    store.save_model(model(), tmp_path / "box" / "en-small", half=True, trust=TRUST)
+    model().save(tmp_path / "box" / "en-small", half=True, trust=TRUST)
     monkeypatch.setattr(models, "_BOX", tmp_path / "box")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -121,7 +121,7 @@ def test_a_mistyped_name_is_no_sentence(box, command, args, line):
     model().save("runs/first")
     for name in ("half-a-run", "empty"):
         Path(name).mkdir()
-    store.save_weights(model(), Path("half-a-run"))
+    model().save_weights("half-a-run")
     done = onlstm(command, *args)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert done.err.startswith(f"onlstm: {line}")

@@ -122,16 +122,18 @@ def test_a_read_only_home_builds_in_the_temporary_folder(tmp_path):
     assert library.parent.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("change", ["source", "torch", "flags", "processor"])
+@pytest.mark.parametrize("change", ["source", "header", "torch", "flags", "processor"])
 def test_the_key_covers_all_that_matters(change, monkeypatch, tmp_path):
-    before = build._key(build._compiler_command())
-    if change == "source":
-        (tmp_path / "cpu.cpp").write_bytes(build.SOURCES[0].read_bytes() + b"//")
-        monkeypatch.setattr(build, "SOURCES", [tmp_path / "cpu.cpp", *build.SOURCES[1:]])
+    source = shutil.copy(build.FOLDER / "cpu.cpp", tmp_path / "cpu.cpp")
+    header = shutil.copy(build.FOLDER / "product.h", tmp_path / "product.h")
+    before = build._key(source, build._compiler_command())
+    if change in ("source", "header"):
+        changed = source if change == "source" else header
+        changed.write_bytes(changed.read_bytes() + b"//")
     elif change == "torch":
         monkeypatch.setattr(torch, "__version__", "9.9")
     elif change == "flags":
         monkeypatch.setenv("CXXFLAGS", "-O1")
     else:
         monkeypatch.setattr(build, "_processor", lambda: "another")
-    assert build._key(build._compiler_command()) != before
+    assert build._key(source, build._compiler_command()) != before

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from onlstm import folder as store
 from onlstm.errors import UserError
-from onlstm.lm import folder as store
 from onlstm.paper.logic import experiment, figure, formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Source, TrainConfig

@@ -9,7 +9,6 @@ import torch
 from small_runs import config, ids, model
 
 from onlstm.errors import UserError
-from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.train import checkpoint
 from onlstm.train.averaging import schedule
@@ -26,7 +25,7 @@ RULES = {
 
 
 def training(folder, seed=0, **more):
-    store.save_description(model(), folder)
+    model().save_description(folder)
     return LanguageModelTraining(model(), TRAIN, VALID, config(**more), folder, seed=seed)
 
 

@@ -37,9 +37,9 @@ from transformers import (
 from transformers.utils.generic import ModelOutput
 
 from onlstm.errors import UserError
+from onlstm.folder import TOKENIZER
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
-from onlstm.lm.folder import TOKENIZER
 from onlstm.lm.model import LanguageModel, States
 from onlstm.lm.reader import walk
 from onlstm.lm.softmax import FullSoftmax

@@ -111,7 +111,7 @@ def _is_path(word: str) -> bool:
 
 def trust(run: str) -> str:
     """Return the line of the run's folder on how far to trust its trees; empty if it has none."""
-    from onlstm.lm.folder import read_config
+    from onlstm.folder import read_config
 
     line = read_config(locate(run)).get("trust")
     return f"{Path(run).name}: {line}" if line else ""

@@ -1,4 +1,4 @@
-"""Compile `cpu.cpp` once for this machine's own instruction set, cache it, load it.
+"""Compile a kernel, `cpu.cpp` or `chart.cpp`, once for this machine's own instruction set, cache it, load it.
 
 The compiler is called directly: torch's extension loader needs ninja on PATH and leaves a lock behind when killed.
 Each process builds under a name of its own and renames, so nothing half-written is ever loaded and any number of
@@ -22,33 +22,32 @@ from pathlib import Path
 
 import torch
 
-SOURCES = [Path(__file__).with_name(name) for name in ("cpu.cpp", "product.h")]  # compiled: the first
+FOLDER = Path(__file__).parent
 _log = logging.getLogger("onlstm")
 _lock = threading.Lock()
-_loaded: bool | None = None
+_loaded: dict[str, bool] = {}
 
 
 class BuildError(RuntimeError):
     """The C++ kernel cannot be had here; the message says why."""
 
 
-def load() -> bool:
-    """Return whether the C++ operators `torch.ops.onlstm_cpu.*` are there, building them if need be."""
-    global _loaded
+def load(kernel: str = "cpu") -> bool:
+    """Return whether the C++ operators `torch.ops.onlstm_KERNEL.*` are there, building them if need be."""
     with _lock:
-        if _loaded is None:
+        if kernel not in _loaded:
             try:
-                _load_library()
-                _loaded = True
+                _load_library(kernel)
+                _loaded[kernel] = True
             except BuildError as error:
-                _loaded = False
+                _loaded[kernel] = False
                 warnings.warn(f"onlstm runs on its slower reference kernel: {error}", RuntimeWarning, stacklevel=2)
-        return _loaded
+        return _loaded[kernel]
 
 
-def _load_library() -> None:
-    command, folders = _compiler_command(), _cache_folders()
-    name = f"cpu-{_key(command)}.so"
+def _load_library(kernel: str) -> None:
+    source, command, folders = FOLDER / f"{kernel}.cpp", _compiler_command(), _cache_folders()
+    name = f"{kernel}-{_key(source, command)}.so"
     for library in filter(_trusted, [folder / name for folder in folders]):
         try:
             torch.ops.load_library(library)
@@ -57,7 +56,7 @@ def _load_library() -> None:
             _log.warning("onlstm: %s does not load; building it again", library)
     library = _writable_one(folders) / name
     try:
-        _compile(command, library)
+        _compile(source, command, library)
         torch.ops.load_library(library)
     except OSError as error:
         raise BuildError(f"building in {library.parent} failed ({error})") from None
@@ -82,9 +81,9 @@ def _compiler_command() -> list[str]:
     ]
 
 
-def _key(command: list[str]) -> str:
+def _key(source: Path, command: list[str]) -> str:
     """Return a short hash of all that the binary depends on: source, torch, flags, processor."""
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES))
+    digest = hashlib.sha256(source.read_bytes() + source.with_name("product.h").read_bytes())
     for part in (torch.__version__, *command[1:], _processor()):
         digest.update(b"\0" + part.encode())
     return digest.hexdigest()[:16]
@@ -128,7 +127,7 @@ def _writable_one(folders: list[Path]) -> Path:
     raise BuildError("no folder to build in; name a writable one in the environment variable ONLSTM_CACHE")
 
 
-def _compile(command: list[str], library: Path) -> None:
+def _compile(source: Path, command: list[str], library: Path) -> None:
     if shutil.which(command[0]) is None:
         raise BuildError(f"no C++ compiler ({command[0]} not found); install g++ or name one in CXX")
     for left in library.parent.glob("*.building"):  # by a process that was killed
@@ -138,7 +137,7 @@ def _compile(command: list[str], library: Path) -> None:
     _log.warning("onlstm: compiling the C++ kernel for this machine, once (about 15 s)")
     handle, name = tempfile.mkstemp(prefix=library.stem, suffix=".building", dir=library.parent)
     os.close(handle)
-    command = [*command, str(SOURCES[0]), "-o", name, "-ltorch_cpu", "-lc10"]
+    command = [*command, str(source), "-o", name, "-ltorch_cpu", "-lc10"]
     try:
         compiler = subprocess.run(command, capture_output=True, text=True, check=False)
         if compiler.returncode:

@@ -1,6 +1,6 @@
 """The language model of the paper's section 5.1: embedding, a stack of ON-LSTM (or LSTM) layers, softmax.
 
-`LanguageModel(LMConfig(vocab_size=10_000))` has the paper's size. Saving, scoring and generating live beside this file;
+`LanguageModel(LMConfig(vocab_size=10_000))` has the paper's size. Scoring and generating live beside this file;
 training in `onlstm.train`.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from onlstm import folder as store
 from onlstm._layout import State
 from onlstm.cell import Distances, MasterGates
 from onlstm.errors import UserError
@@ -22,6 +23,7 @@ from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 from onlstm.lm.lstm import LSTM
 from onlstm.lm.softmax import AdaptiveSoftmax, FullSoftmax, Head, MixtureSoftmax
+from onlstm.models import locate
 
 if TYPE_CHECKING:
     from onlstm.lm.score import SentenceScore
@@ -92,16 +94,41 @@ class LanguageModel(nn.Module):
 
     @classmethod
     def load(cls, folder: str | Path) -> "LanguageModel":
-        """Return the model of a run folder, ready for use: in evaluation mode, with its tokenizer."""
-        from onlstm.lm.folder import load_model
+        """Return the model of a run folder, or of that name in the box, in evaluation mode, with its tokenizer."""
+        folder = locate(folder)
+        stored = store.load(folder, "model")
+        try:
+            config = LMConfig.of(stored.config)
+        except UserError as error:
+            raise UserError(f"{folder / store.CONFIG}: {error}") from None
+        words = len(stored.tokenizer)
+        if words != config.vocab_size:
+            raise UserError(f"{folder / store.TOKENIZER}: {words} words, but the model has {config.vocab_size}")
+        tensors = stored.tensors
+        if config.tied and "embedding.weight" in tensors:
+            tensors["decoder.weight"] = tensors["embedding.weight"]
+        with torch.device("meta"):  # takes no memory before the sizes are known to be those of the weights
+            model = cls(config, stored.tokenizer)
+        store.fill(model, tensors, folder)
+        if config.tied:
+            model.decoder.weight = model.embedding.weight
+        return model.eval()
 
-        return load_model(Path(folder))
+    def save(self, folder: str | Path, *, half: bool = False, **facts: str) -> None:
+        """Write the model's folder; with `half`, its weights in half precision. Facts go into config.json."""
+        self.save_description(folder, **facts)
+        self.save_weights(folder, half=half)
 
-    def save(self, folder: str | Path) -> None:
-        """Write config.json, model.safetensors and tokenizer.json."""
-        from onlstm.lm.folder import save_model
+    def save_description(self, folder: str | Path, **facts: str) -> None:
+        """Write everything but the weights."""
+        store.save_description(Path(folder), "model", self.config, reader.tokenizer_of(self), **facts)
 
-        save_model(self, Path(folder))
+    def save_weights(self, folder: str | Path, *, half: bool = False) -> None:
+        """Write the weights alone."""
+        tensors = self.state_dict()
+        if self.config.tied:
+            del tensors["decoder.weight"]
+        store.save_weights(Path(folder), tensors, half=half)
 
     def read(
         self,

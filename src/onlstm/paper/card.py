@@ -10,7 +10,6 @@ from pathlib import Path
 
 from onlstm import files
 from onlstm.errors import UserError
-from onlstm.lm import folder as store
 from onlstm.lm.model import LanguageModel
 from onlstm.paper import report, training_result
 from onlstm.paper.parsing.content import Content, TableRow
@@ -55,7 +54,7 @@ def ship(
     evaluations = [copy.content for copy in committed if isinstance(copy.content, Content)]
     scores = list(_scores(evaluations, trained.origin.name, model.config.parse_layer))
     facts = _facts(model, trained) | ({"weights": "in half precision"} if half else {})
-    store.save_model(model, out, half=half, trust=_trust(scores))
+    model.save(out, half=half, trust=_trust(scores))
     files.write(out / CARD, _card(out.name, facts, [*notes, *trained.origin.notes], scores))
     return model
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from onlstm import files
+from onlstm import files, folder
 from onlstm.errors import UserError
-from onlstm.lm import folder
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.paper.results import save, typed
@@ -77,7 +76,7 @@ def run(
         else:
             fit.save(training)  # from now on there is something to resume
         if world.rank == 0:
-            folder.save_description(model, request.out)
+            model.save_description(request.out)
         if not fit.fit(training, [*listeners, _trees(training, data.valid, say)], stop=stop):
             say(f"Stopped at step {training.progress.step:,}; saved in {request.out}: continue with --resume")
             return stop.received or signal.SIGTERM  # that of another process

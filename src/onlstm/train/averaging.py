@@ -70,10 +70,13 @@ def schedule(kind: str, done: float, warmup: float) -> float:
     """Return the factor of the learning rate when the share `done` of the training is done.
 
     `one-cycle` rises from a 25th over the share `warmup` and falls along a cosine to zero; `cosine` does the same from
-    zero; `constant` and `plateau` (which has its own factor) stay at 1.
+    zero; `trapezoid` rises and, over the last 30 %, falls along straight lines; `constant` and `plateau` (which has its
+    own factor) stay at 1.
     """
     if kind in ("constant", "plateau"):
         return 1.0
+    if kind == "trapezoid":
+        return min(1.0, done / warmup if warmup else 1.0, (1 - done) / 0.3)
     start = 1 / 25 if kind == "one-cycle" else 0.0
     if done < warmup:
         return start + (1 - start) * (0.5 - 0.5 * math.cos(math.pi * done / warmup))

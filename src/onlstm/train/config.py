@@ -17,10 +17,10 @@ class FitConfig:
     """Columns of text, or pairs of formulas, in a step (over all processes)."""
     lr: float = 30.0
     """Learning rate."""
-    schedule: Literal["constant", "plateau", "cosine", "one-cycle"] = "constant"
-    """Of the learning rate: plateau lowers it when validation stalls, cosine and one-cycle let it decay to zero."""
+    schedule: Literal["constant", "plateau", "cosine", "one-cycle", "trapezoid"] = "constant"
+    """Of the learning rate: plateau lowers it when validation stalls; cosine, one-cycle and trapezoid end at zero."""
     warmup: float = 0.1
-    """Share of the training in which cosine and one-cycle rise."""
+    """Share of the training in which cosine, one-cycle and trapezoid rise."""
     clip: float = 0.25
     """Largest global norm of the gradient; 0: no limit."""
     weight_decay: float = 1.2e-6
@@ -69,3 +69,41 @@ class TrainConfig(FitConfig):
         at_least(self, "train.", bptt=1, valid_batch_size=1, alpha=0, beta=0, patience=0, finetune_epoch=0)
         if self.averaging != "none" and self.optimizer != "sgd":
             raise UserError(f"train.averaging {self.averaging}: works with optimizer: sgd only; set averaging: none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrammarTrainConfig(FitConfig):
+    """How to train a grammar."""
+
+    epochs: int = 5
+    """Passes over the sentences."""
+    batch_size: int = 32
+    """Sentences in a step, all of the same length."""
+    lr: float = 2e-3
+    """Learning rate."""
+    schedule: Literal["constant", "plateau", "cosine", "one-cycle", "trapezoid"] = "trapezoid"
+    """Of the learning rate."""
+    warmup: float = 0.04
+    """Share of the training in which it rises."""
+    clip: float = 3.0
+    """Largest global norm of the gradient; 0: no limit."""
+    weight_decay: float = 0.0
+    """Weight decay, of all weights."""
+    checkpoint_minutes: float = 1.0
+    """Time between two checkpoints within an epoch."""
+    tilt: float = 2.0
+    """How strongly the teacher's spans count at first: the score of a span that all its trees have."""
+    tilt_hold: float = 0.3
+    """Share of the training in which the tilt stays."""
+    tilt_end: float = 1.2
+    """Share of the training at which the tilt, falling along a straight line, would be zero."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "train.", tilt=0, tilt_hold=0)
+        if self.tilt_end <= self.tilt_hold:
+            raise UserError(f"train.tilt_end {self.tilt_end}: more than tilt_hold, {self.tilt_hold}, is needed")
+
+    def tilt_at(self, done: float) -> float:
+        """Return the tilt when the share `done` of the training is done."""
+        return self.tilt * min(1.0, max(0.0, (self.tilt_end - done) / (self.tilt_end - self.tilt_hold)))

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from onlstm.errors import UserError
-from onlstm.lm import folder as store
 from onlstm.lm.dropout import Masks
 from onlstm.lm.model import LanguageModel, States
 from onlstm.lm.reader import window
@@ -115,7 +114,7 @@ class LanguageModelTraining(fit.Training):
             with self.averaged():
                 loss = evaluate(self.model, self._valid, batch=self.config.valid_batch_size).nll
                 if loss < progress.best:
-                    store.save_weights(self.model, self.folder)
+                    self.model.save_weights(self.folder)
         loss = self.world.from_first(loss)
         train_loss = progress.loss_sum / progress.length_sum
         progress.loss_sum, progress.length_sum, self._state = 0.0, 0, None

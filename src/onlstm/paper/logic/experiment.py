@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from onlstm import __version__, files
 from onlstm.errors import UserError
-from onlstm.lm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
+from onlstm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
 from onlstm.paper import results
 from onlstm.paper.logic import formulas
 from onlstm.paper.logic.classifier import Classifier, Problems

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from onlstm import files
-from onlstm.lm.folder import WEIGHTS
+from onlstm.folder import WEIGHTS
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import TrainConfig
 from onlstm.paper.logic.formulas import VARIABLES, VOCABULARY

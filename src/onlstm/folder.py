@@ -1,93 +1,94 @@
-"""The model folder: `config.json`, `model.safetensors`, `tokenizer.json`; written whole, checked on reading.
+"""The folder of a model, language model or grammar: `config.json`, `model.safetensors`, `tokenizer.json`.
 
-The header of the safetensors file holds the SHA-256 of its tensors, and config.json that of tokenizer.json, so that
-each file can be replaced alone and damage is still found. Nothing is ever unpickled.
+Written whole, checked on reading. The header of the safetensors file holds the SHA-256 of its tensors, and config.json
+that of tokenizer.json, so that each file can be replaced alone and damage is still found. Nothing is ever unpickled.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from onlstm import __version__, files
 from onlstm.errors import UserError
-from onlstm.lm.config import LMConfig
-from onlstm.lm.model import LanguageModel
 from onlstm.models import locate, names
 from onlstm.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+Kind = Literal["model", "grammar"]
+"""The key of config.json that holds the configuration: that of a language model, or of a grammar."""
+NAMES = {"model": "language model", "grammar": "grammar"}
 
 
-def save_model(model: LanguageModel, folder: Path, *, half: bool = False, **facts: str) -> None:
-    """Write the model's folder; with `half`, its weights in half precision. Facts go into config.json."""
-    save_description(model, folder, **facts)
-    save_weights(model, folder, half=half)
+@dataclass(frozen=True)
+class Stored:
+    """What a folder holds, checked."""
+
+    config: Mapping[str, Any]
+    """What the model was made with, as it was saved."""
+    tokenizer: Tokenizer
+    tensors: dict[str, Tensor]
+    """The weights; those in half precision are read into float32."""
 
 
-def save_description(model: LanguageModel, folder: Path, **facts: str) -> None:
-    """Write everything but the weights."""
+def save_description(folder: Path, kind: Kind, config: Any, tokenizer: Tokenizer, **facts: str) -> None:
+    """Write everything but the weights; `config` is a dataclass, and facts go into config.json beside it."""
     files.make_folder(folder)
-    model.tokenizer.save(folder / TOKENIZER)
+    tokenizer.save(folder / TOKENIZER)
     description = {
         "format_version": FORMAT_VERSION,
         "onlstm_version": __version__,
-        "model": asdict(model.config),
-        "tokenizer": {"profile": model.tokenizer.profile, "punctuation": model.tokenizer.punctuation},
+        kind: asdict(config),
+        "tokenizer": {"profile": tokenizer.profile, "punctuation": tokenizer.punctuation},
         "tokenizer_sha256": _sha256(folder / TOKENIZER),
         **facts,
     }
     files.write(folder / CONFIG, json.dumps(description, indent=1) + "\n")
 
 
-def save_weights(model: LanguageModel, folder: Path, *, half: bool = False) -> None:
-    """Write the weights alone."""
-    kind = torch.float16 if half else None
-    tensors = {name: value.detach().to("cpu", kind).contiguous() for name, value in model.state_dict().items()}
-    if model.config.tied:
-        del tensors["decoder.weight"]
-    files.write(folder / WEIGHTS, save(tensors, {"sha256": _digest(tensors)}))  # one entry: their order is random
+def save_weights(folder: Path, tensors: Mapping[str, Tensor], *, half: bool = False) -> None:
+    """Write the weights alone; with `half`, in half precision."""
+    dtype = torch.float16 if half else None
+    stored = {name: value.detach().to("cpu", dtype).contiguous() for name, value in tensors.items()}
+    files.write(folder / WEIGHTS, save(stored, {"sha256": _digest(stored)}))  # one entry: their order is random
 
 
-def load_model(folder: Path) -> LanguageModel:
-    """Return the model of a folder, or of that name in the box, in evaluation mode, with its tokenizer.
-
-    Weights in half precision are read into float32.
-    """
+def load(folder: Path, kind: Kind) -> Stored:
+    """Return what is in the folder of a run, or of a model of that name in the box."""
     folder = locate(folder)
     description = read_config(folder)
+    if kind not in description:
+        other = next((name for name in get_args(Kind) if name in description), None)
+        what = f"the folder of a {NAMES[other]}" if other else "damaged, or not written by onlstm"
+        raise UserError(f"{folder / CONFIG}: {what}; a {NAMES[kind]} is needed")
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     rules = {"profile": tokenizer.profile, "punctuation": tokenizer.punctuation}
     same_file = _sha256(folder / TOKENIZER) == description.get("tokenizer_sha256")
     if not same_file or description.get("tokenizer", rules) != rules:  # the first folders do not name the profile
         raise UserError(f"{folder / TOKENIZER}: not the file this model was saved with; copy the whole folder again")
+    return Stored(description[kind], tokenizer, _read_weights(folder / WEIGHTS))
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Give a model, made on the device "meta", its weights; raise a `UserError` if they do not fit."""
     try:
-        config = LMConfig.of(description.get("model", {}))
-    except UserError as error:
-        raise UserError(f"{folder / CONFIG}: {error}") from None
-    if len(tokenizer) != config.vocab_size:
-        raise UserError(f"{folder / TOKENIZER}: {len(tokenizer)} words, but the model has {config.vocab_size}")
-    tensors = _read_weights(folder / WEIGHTS)
-    if config.tied and "embedding.weight" in tensors:
-        tensors["decoder.weight"] = tensors["embedding.weight"]
-    try:
-        with torch.device("meta"):  # takes no memory before the sizes are known to be those of the weights
-            model = LanguageModel(config, tokenizer)
         model.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         first = next(iter(str(error).splitlines()[1:]), str(error)).strip()
         raise UserError(f"{folder / WEIGHTS}: does not fit {CONFIG}: {first}") from None
-    if config.tied:
-        model.decoder.weight = model.embedding.weight
-    return model.eval()
+
+
+def kind_of(folder: Path) -> Kind:
+    """Return what kind of model a run, or a model of that name in the box, is."""
+    return "grammar" if "grammar" in read_config(locate(folder)) else "model"
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:

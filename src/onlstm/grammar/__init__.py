@@ -1,0 +1,1 @@
+"""Probabilistic grammars: trees, labels and word probabilities from raw text."""
