@@ -117,6 +117,26 @@ def test_json_of_a_binary_tree_is_words_and_spans_and_other_keys_do_not_matter()
     )
 
 
+def test_confidence_goes_with_the_spans_through_json_and_changes_neither_equality_nor_brackets():
+    plain = Tree.from_brackets("(S (NP a b) (VP c d))")
+    tree = Tree.from_spans(plain.words, plain.nodes, [1, 0.25])
+    assert tree.confidence == (1.0, 0.25)
+    assert (tree, hash(tree), str(tree)) == (plain, hash(plain), str(plain))
+    assert json.loads(tree.to_json())["confidence"] == [1.0, 0.25]
+    assert Tree.from_json(tree.to_json()).confidence == tree.unlabelled().confidence == (1.0, 0.25)
+    assert plain.confidence is Tree.from_json(plain.to_json()).confidence is None
+    assert Tree.from_json(Tree.from_spans("ab", [], []).to_json()).confidence == ()
+
+
+@pytest.mark.parametrize(
+    ("confidence", "message"),
+    [([], "0 numbers of confidence for 1 spans"), ([1.5], "confidence 1.5 is not"), ([float("nan")], "confidence nan")],
+)
+def test_bad_confidence_is_refused(confidence, message):
+    with pytest.raises(ValueError, match=message):
+        Tree.from_spans("abc", [(0, 2)], confidence)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -207,6 +227,8 @@ def test_what_is_no_tree_is_refused(words, spans, message):
         '{"words": ["a", 1], "spans": []}',
         '{"words": ["a", "b"], "spans": [0]}',
         '{"words": ["a", "b"], "spans": [[0, 1.5]]}',
+        '{"words": ["a", "b", "c"], "spans": [[0, 2]], "confidence": 1}',
+        '{"words": ["a", "b", "c"], "spans": [[0, 2]], "confidence": [null]}',
     ],
     ids=lambda text: text[:40],
 )

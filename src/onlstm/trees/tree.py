@@ -11,7 +11,7 @@ written here. For other text, `read_brackets` goes by the case of the tokens tha
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from operator import index
 from typing import Any, NamedTuple
@@ -57,6 +57,8 @@ class Tree:
     """At least one; none is empty or holds whitespace."""
     nodes: tuple[Node, ...]
     """In preorder: by start, longest first, a unary chain from top to bottom; part-of-speech tags are nodes too."""
+    confidence: tuple[float, ...] | None = field(default=None, compare=False)
+    """How sure each of `spans()` is, 0 to 1: a share of votes or a probability. Trees that differ in it are equal."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", tuple(self.words))
@@ -64,11 +66,22 @@ class Tree:
         for i, word in enumerate(self.words):
             if not _WORD.fullmatch(word):
                 raise ValueError(f"word {i} is {word!r}: words are not empty and hold no whitespace")
+        if self.confidence is not None:
+            object.__setattr__(self, "confidence", _checked(self.confidence, len(self.spans())))
 
     @classmethod
-    def from_spans(cls, words: Iterable[str], spans: Iterable[tuple[int, int] | tuple[int, int, str | None]]) -> "Tree":
-        """Return the tree of (start, end) or (start, end, label) spans in any order; a unary chain's from the top."""
-        return cls(words=tuple(words), nodes=tuple(Node(*span) for span in spans))
+    def from_spans(
+        cls,
+        words: Iterable[str],
+        spans: Iterable[tuple[int, int] | tuple[int, int, str | None]],
+        confidence: Iterable[float] | None = None,
+    ) -> "Tree":
+        """Return the tree of (start, end) or (start, end, label) spans in any order; a unary chain's from the top.
+
+        `confidence` is in the order of `Tree.spans`, whatever the order of `spans`.
+        """
+        sure = None if confidence is None else tuple(confidence)
+        return cls(words=tuple(words), nodes=tuple(Node(*span) for span in spans), confidence=sure)
 
     @classmethod
     def from_brackets(cls, text: str, labelled: bool | None = None) -> "Tree":
@@ -86,13 +99,16 @@ class Tree:
 
     @classmethod
     def from_json(cls, text: str) -> "Tree":
-        """Return the tree of an object with `words` and `nodes` or `spans`; other keys do not matter."""
+        """Return the tree of an object with `words`, `nodes` or `spans`, and maybe `confidence`; others are ignored."""
         try:
             record = json.loads(text)
             nodes = record["nodes"] if "nodes" in record else record["spans"]
-            if not isinstance(record["words"], list):
+            words, confidence = record["words"], record.get("confidence")
+            if not isinstance(words, list):
                 raise TypeError("words is not a list")
-            return cls.from_spans(record["words"], nodes)
+            if not isinstance(confidence, list | None):
+                raise TypeError("confidence is not a list")
+            return cls.from_spans(words, nodes, confidence)
         except KeyError as error:
             raise TreebankError(f"no key {error} in the JSON of a tree: it needs words and spans") from error
         except (TypeError, ValueError, RecursionError) as error:
@@ -105,7 +121,7 @@ class Tree:
 
     def unlabelled(self) -> "Tree":
         """Return the tree of the spans alone: no labels, no tags, no unary chains."""
-        return Tree.from_spans(self.words, self.spans())
+        return Tree.from_spans(self.words, self.spans(), self.confidence)
 
     def brackets(self) -> str:
         """Return the tree on one line, as `(NP the cat)` or `( the cat )`; parentheses in words as -LRB-, -RRB-."""
@@ -119,8 +135,10 @@ class Tree:
     __str__ = brackets
 
     def to_json(self) -> str:
-        """Return one line of JSON: `words`, `spans`, and `nodes` where the spans do not say all."""
+        """Return one line of JSON: `words`, `spans`, `confidence` if known, `nodes` where the spans do not say all."""
         record: dict[str, Any] = {"words": self.words, "spans": self.spans()}
+        if self.confidence is not None:
+            record["confidence"] = self.confidence
         if self != self.unlabelled():
             record["nodes"] = self.nodes
         return json.dumps(record, ensure_ascii=False)
@@ -240,6 +258,17 @@ def _in_preorder(nodes: Iterable[Node], n: int) -> tuple[Node, ...]:
             raise ValueError(f"spans {path[-1][:2]} and {node[:2]} cross")
         path.append(node)
     return tuple(ordered)
+
+
+def _checked(confidence: Iterable[float], spans: int) -> tuple[float, ...]:
+    """Return the numbers as Python's floats; raise where they are not one from 0 to 1 per span."""
+    numbers = tuple(map(float, confidence))
+    if len(numbers) != spans:
+        raise ValueError(f"{len(numbers)} numbers of confidence for {spans} spans: give one per span")
+    for number in numbers:
+        if not 0 <= number <= 1:
+            raise ValueError(f"confidence {number} is not from 0 to 1")
+    return numbers
 
 
 def _looks_labelled(text: str) -> bool:
