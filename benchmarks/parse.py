@@ -1,11 +1,13 @@
-"""Speed of parsing: the batched `Parser` against one sentence at a time, the decoders alone, memory of the command.
+"""Speed of parsing: the batched `Parser` against one sentence at a time, decoders, votes, memory of the command.
 
-python benchmarks/parse.py [speed] [decoding] [memory] [--threads 1 2] [--sentences 1000000]
+python benchmarks/parse.py [speed] [decoding] [votes] [memory] [--threads 1 2] [--sentences 1000000]
 
 `speed`: a model of the paper's size with random weights on the sentences of the WSJ sample (../shared/data/wsj-sample),
 interleaved: all of them batched, a random part of them one by one, eager and with the fused kernel; all three decode.
 `decoding`: random distances for the same sentences, and one sentence of 200,000 words with rising distances, in
 processor time.
+`votes`: five random trees for each of 2,559 of the sentences voted, the shares of 30 trees' spans, and the best tree
+over 1,000 words, in processor time.
 `memory`: `onlstm parse RUN -` of a `tiny` model with random weights, invented sentences on its standard input.
 What is measured replaces its part of benchmarks/results/parse.json.
 """
@@ -27,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from onlstm import files
@@ -36,12 +39,15 @@ from onlstm.paper.parsing.alignment import aligned
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer, vocabulary
 from onlstm.trees import Tree, tree_from_distances
+from onlstm.trees.average import best_trees, shares, votes
+from onlstm.trees.baselines import random_tree
 from onlstm.trees.treebank import read_treebank
 from twins import twins
 
 ROOT = Path(__file__).resolve().parents[1]
 WSJ = ROOT.parent / "shared" / "data" / "wsj-sample" / "wsj-sample-ldc-layout.zip"
 RATIO, WORDS_PER_SECOND, GIGABYTES = 6.0, 200_000, 2.0
+VOTED, VOTE_SECONDS = 2559, 3.0
 ROUNDS, PART = 3, 60
 """How often each way is timed, and on how many sentences one by one."""
 
@@ -141,6 +147,31 @@ def measure_decoding() -> list[dict[str, Any]]:
     return rows
 
 
+def measure_votes() -> dict[str, float]:
+    draw = random.Random(0)
+    text = draw.sample(sentences(), VOTED)
+    forests = [[random_tree(words, draw) for words in text] for _ in range(30)]
+    some = list(zip(*forests, strict=True))[: VOTED // 10]
+    scores = np.random.default_rng(0).random((1, 1001, 1001))
+    work: dict[str, Callable[[], object]] = {
+        "votes_seconds": lambda: votes(forests[:5]),
+        "shares_seconds": lambda: [shares(trees) for trees in some],
+        "thousand_words_seconds": lambda: best_trees(scores),
+    }
+    best = dict.fromkeys(work, float("inf"))
+    for _ in range(ROUNDS):
+        for name, function in work.items():
+            started = time.process_time()
+            function()
+            best[name] = min(best[name], time.process_time() - started)
+    voted, shared, long = best.values()
+    print(
+        f"votes of five trees, {VOTED:,} sentences: {voted:.2f} s (target {VOTE_SECONDS:g}); shares of 30 trees: "
+        f"{len(some) / shared:,.0f} sentences/s; the best tree over 1,000 words: {long:.2f} s"
+    )
+    return {"sentences": VOTED, "target_seconds": VOTE_SECONDS, "sentences_of_shares": len(some), **best}
+
+
 def measure_memory(count: int, threads: int) -> dict[str, Any]:
     draw, words = random.Random(0), [f"w{k}" for k in range(9998)]
     torch.manual_seed(0)
@@ -172,7 +203,7 @@ def measure_memory(count: int, threads: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=[], help="speed, decoding, memory (default: all)")
+    parser.add_argument("parts", nargs="*", default=[], help="speed, decoding, votes, memory (default: all)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--sentences", type=int, default=1_000_000)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "parse.json")
@@ -180,6 +211,7 @@ def main() -> None:
     parts: dict[str, dict[str, Callable[[], object]]] = {
         "speed": {f"speed, threads {n}": partial(measure_speed, n) for n in options.threads},
         "decoding": {"decoding": measure_decoding},
+        "votes": {"votes": measure_votes},
         "memory": {"memory": lambda: measure_memory(options.sentences, options.threads[0])},
     }
     if unknown := set(options.parts) - set(parts):

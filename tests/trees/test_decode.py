@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm.trees import Tree, tree_from_distances, vote
+from onlstm.trees import Tree, tree_from_distances
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "trees.json").read_text())["cases"]
 decoders = pytest.mark.parametrize("decoder", ["paper", "unbiased"])
@@ -127,58 +127,3 @@ def test_bad_distances_are_refused(d, words, message, decoder):
 def test_an_unknown_decoder_is_refused():
     with pytest.raises(ValueError, match="unknown decoder 'greedy': choose one of paper, unbiased"):
         tree_from_distances([0.1], decoder="greedy")
-
-
-@st.composite
-def votes(draw):
-    """1 to 5 trees over 1 to 7 words, some of them not binary, and weights."""
-    n = draw(st.integers(1, 7))
-    spans = draw(st.lists(st.sampled_from(binary_trees(0, n)), min_size=1, max_size=5))
-    kept = [[span for span in sorted(tree) if draw(st.integers(0, 9))] for tree in spans]
-    trees = [Tree.from_spans("abcdefg"[:n], tree) for tree in kept]
-    return trees, draw(st.none() | st.lists(st.integers(0, 3), min_size=len(trees), max_size=len(trees)))
-
-
-@settings(deadline=None)
-@given(votes())
-def test_vote_is_the_first_best_of_all_binary_trees(ballot):
-    trees, weights = ballot
-    n = len(trees[0].words)
-
-    def agreement(spans):
-        return sum(
-            w * len(spans & set(tree.spans())) for tree, w in zip(trees, weights or [1] * len(trees), strict=True)
-        )
-
-    best = max(binary_trees(0, n), key=agreement)
-    assert vote(trees, weights) == Tree.from_spans(trees[0].words, best)
-
-
-@settings(deadline=None)
-@given(distances)
-def test_one_binary_tree_elects_itself(d):
-    tree = tree_from_distances(d)
-    assert vote([tree]) == tree
-    assert vote([tree, tree_from_distances(d[::-1])], [2, 1]) == tree
-
-
-def test_labels_do_not_vote():
-    gold = Tree.from_brackets("(S (NP (DT the) (NN owl)) (VP (VBD sat)))")
-    assert vote([gold]) == gold.unlabelled()
-
-
-@pytest.mark.parametrize(
-    ("texts", "weights", "message"),
-    [
-        ([], None, "no trees"),
-        (["(a (b c))", "(a (b d))"], None, "trees 0 and 1 have different words"),
-        (["(a b)"], [1, 2], "2 weights for 1 trees"),
-        (["(a b)"], [], "0 weights for 1 trees"),
-        (["(a b)"], [-1], "weight -1"),
-        (["(a b)"], [math.nan], "weight nan"),
-        (["(a b)"], [math.inf], "weight inf"),
-    ],
-)
-def test_bad_votes_are_refused(texts, weights, message):
-    with pytest.raises(ValueError, match=message):
-        vote([Tree.from_brackets(text) for text in texts], weights)

@@ -19,8 +19,8 @@ from onlstm.paper.parsing.alignment import Reading
 from onlstm.paper.parsing.content import Layers, Row
 from onlstm.paper.parsing.request import Decoding
 from onlstm.parser import Parser
+from onlstm.trees import average
 from onlstm.trees import baselines as branching
-from onlstm.trees.average import vote
 from onlstm.trees.decode import Decoder, tree_from_distances
 from onlstm.trees.f1 import ParseScore, Rule, score, tied
 from onlstm.trees.tree import Tree
@@ -94,7 +94,7 @@ def _numbers(layer: Layers) -> tuple[int, ...]:
 
 def votes(forests: Sequence[Forest]) -> list[Tree]:
     """Return for each sentence the tree that the forests agree on most."""
-    return [vote(trees) for trees in zip(*(forest.trees for forest in forests), strict=True)]
+    return average.votes([forest.trees for forest in forests])
 
 
 def agreed(forests: Sequence[Forest]) -> Iterator[Forest]:
