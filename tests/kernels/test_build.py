@@ -1,6 +1,7 @@
 """Building the C++ kernel as it happens to users: no compiler, crowds, crashes, read-only homes. Real processes."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
