@@ -6,10 +6,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from onlstm.errors import UserError, nearest
 from onlstm.lm.config import LMConfig
+from onlstm.records import from_yaml, typed
 from onlstm.text.config import TextConfig
 from onlstm.train.config import TrainConfig
 
@@ -47,11 +46,7 @@ class Recipe:
     @classmethod
     def of(cls, settings: Settings) -> "Recipe":
         """Return the recipe of plain data: of a file, or what `settings` returned."""
-        kinds: dict[str, Any] = {"text": TextConfig, "model": LMConfig, "train": TrainConfig}
-        try:
-            return cls(**{key: kinds[key](**value) if key in kinds else value for key, value in settings.items()})
-        except TypeError as error:
-            raise UserError(f"{settings.get('name', 'recipe')}: {error}") from None
+        return typed(cls, settings, str(settings.get("name", "recipe")), strict=True)
 
     def settings(self) -> Settings:
         """Return everything as plain data, which `of` makes the same recipe of."""
@@ -81,11 +76,7 @@ def read(name: str) -> Settings:
         text = (resources.files("onlstm") / "recipes" / f"{name}.yaml").read_text()
     else:
         raise UserError(f"recipe {name}: no such recipe; {nearest(name, names())}")
-    try:
-        settings = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        raise UserError(f"{name}:{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    settings = from_yaml(text, name)
     if not isinstance(settings, dict):
         raise UserError(f"{name}: a recipe has the keys text, model and train")
     known = tuple(Recipe.__dataclass_fields__)

@@ -263,11 +263,11 @@ def damaged(kind, folder):
         ("future", "format 9; this onlstm reads 1"),
         ("other words", "tokenizer.json: not the file"),
         ("other size", "does not fit config.json"),
-        ("other cell", "config.json: model.rnn gru: one of onlstm, lstm is needed"),
-        ("odd", "config.json: model.weight_dropout x: a number from 0 to less than 1 is needed"),
-        ("unknown", "config.json: model.hidden_siz: no such setting; did you mean model.hidden_size"),
+        ("other cell", "config.json: model: rnn: onlstm or lstm is needed, not .gru"),
+        ("odd", "config.json: model: weight_dropout: a number is needed, not .x"),
+        ("unknown", "config.json: model: hidden_siz: no such setting; did you mean hidden_size"),
         ("profile", "tokenizer.json: not the file"),
-        ("no model", "config.json: not the settings of a language model"),
+        ("no model", "config.json: model: a mapping is needed, not null"),
     ],
 )
 def test_a_damaged_folder_is_refused_in_one_line(tmp_path, kind, message):

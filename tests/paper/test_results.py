@@ -8,7 +8,8 @@ from typing import Any, Literal
 import pytest
 
 from onlstm.errors import UserError
-from onlstm.paper.results import Origin, load, plain, read, save, typed
+from onlstm.paper.results import Origin, load, read, save
+from onlstm.records import plain, typed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -225,7 +225,7 @@ def test_all_of_a_small_template_by_hand(tmp_path_factory, size, nouns, verbs):
 
 
 MISTAKES = [
-    ("features:", "feature:", "feature: no such key; did you mean features?"),
+    ("features:", "feature:", "feature: no such setting; did you mean features?"),
     ("{n: [one, many]}", "{n: [one]}", "features.n: two different values or more are needed"),
     ("{n: [one, many]}", "{n: [one, one]}", "features.n: two different values or more are needed"),
     ("{n: [one, many]}", "{n: one}", "features.n: a list is needed"),
@@ -248,8 +248,12 @@ MISTAKES = [
     ("verb[!n]", "verb", "templates.plain.ungrammatical: verb: a kind of words needs a feature in brackets"),
     ("verb[!n]", "verb2[!n] verb3[n]", "templates.plain: makes no sentences"),
     ("verb[!n]", "verb[n]", "templates.plain: makes no sentences that differ"),
-    ("ungrammatical", "ungramatical", "templates.plain: ungrammatical is missing"),
-    ("{grammatical", "{intrusiv: x, grammatical", "templates.plain.intrusiv: no such key; did you mean intrusive?"),
+    ("ungrammatical", "ungramatical", "templates.plain: ungramatical: no such setting; did you mean ungrammatical?"),
+    (
+        "{grammatical",
+        "{intrusiv: x, grammatical",
+        "templates.plain: intrusiv: no such setting; did you mean intr",
+    ),
     ("ungrammatical", "intrusive", "templates.plain: ungrammatical is missing"),
     ('"noun[n] verb[!n]"', "[noun]", "templates.plain: ungrammatical: text is needed"),
     ("templates:", "rows:\n  plain: x\ntemplates:", "rows.plain: "),

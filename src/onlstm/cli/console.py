@@ -11,7 +11,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from onlstm import __version__, files
-from onlstm.paper.results import plain
+from onlstm.records import plain
 
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
 _FIRST, _EVERY = 5.0, 30.0

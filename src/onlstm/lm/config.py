@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from onlstm.errors import UserError, at_least, nearest, nearest_divisors
+from onlstm.errors import UserError, at_least, nearest_divisors
+from onlstm.records import typed
 
 RNN = Literal["onlstm", "lstm"]
 Softmax = Literal["full", "bfloat16", "adaptive"]
@@ -90,13 +91,7 @@ class LMConfig:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "LMConfig":
         """Return the configuration of plain data, such as the `model` of config.json."""
-        try:
-            known = cls.__dataclass_fields__
-            for name in set(settings) - set(known):
-                raise UserError(f"model.{name}: no such setting; {nearest(name, known, 'model.')}")
-            return cls(**settings)
-        except TypeError as error:
-            raise UserError(f"not the settings of a language model: {error}") from None
+        return typed(cls, settings, "model", strict=True)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -19,10 +19,11 @@ from onlstm import files, folder
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
-from onlstm.paper.results import save, typed
+from onlstm.paper.results import save
 from onlstm.paper.training_result import Content, Epoch, Numbers, Split, Text
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
+from onlstm.records import typed
 from onlstm.text import corpus
 from onlstm.text.sources import text_files
 from onlstm.train import checkpoint, fit

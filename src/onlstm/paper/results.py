@@ -1,34 +1,26 @@
 """Result files: what a command measured, with the command, the machine and the versions it was measured by.
 
 On disk a result is one flat JSON object: the fields of `Origin` and those of the content, a frozen dataclass that the
-experiment defines. `plain` and `typed` are the only place where dataclasses become JSON data and come back.
+experiment defines.
 """
 
 import json
 import os
 import platform
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onlstm import __version__, files
 from onlstm.errors import UserError
+from onlstm.records import plain, typed
 
 if TYPE_CHECKING:
     from onlstm.lm.model import LanguageModel
 
 FORMAT_VERSION = 1
 Content = TypeVar("Content")
-_NAMES: Mapping[Any, str] = {
-    Mapping: "a mapping",
-    Sequence: "a list",
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,68 +130,6 @@ def load(folder: Path, contents: Mapping[str, type]) -> list[Result[Any]]:
         way = f"get some with `onlstm train ... --out RUN` and copy RUN/result.json to {folder / 'NAME.json'}"
         raise UserError(f"{folder}: no results (*.json) there; {way}")
     return [result(path, contents) for path in paths]
-
-
-def plain(value: Any, *, sparse: bool = False) -> Any:
-    """Return a value as JSON data: dataclasses become objects, without fields that are None if `sparse`."""
-    if is_dataclass(value):
-        items = {field.name: plain(getattr(value, field.name), sparse=sparse) for field in fields(value)}
-        return {name: item for name, item in items.items() if not (sparse and item is None)}
-    if isinstance(value, Mapping):
-        return {key: plain(item, sparse=sparse) for key, item in value.items()}
-    if isinstance(value, list | tuple | range):
-        return [plain(item, sparse=sparse) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def typed(kind: type[Content], data: Any, where: str) -> Content:
-    """Return the dataclass `kind` made of JSON data, which may hold more; or a `UserError` that names the key.
-
-    >>> typed(Model, {"path": "a", "name": "a", "rnn": "lstm", "sizes": [8, 8]}, "a.json")
-    Traceback (most recent call last):
-    onlstm.errors.UserError: a.json: parameters is missing
-    """
-    if not isinstance(data, Mapping):
-        raise UserError(f"{where}: a mapping is needed, not {json.dumps(data):.40}")
-    hints, values = get_type_hints(kind), {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        if data.get(field.name) is None and (field.default is not MISSING or field.default_factory is not MISSING):
-            continue
-        if field.name not in data:
-            raise UserError(f"{where}: {field.name} is missing")
-        values[field.name] = _value(hints[field.name], data[field.name], f"{where}: {field.name}")
-    return kind(**values)
-
-
-def _value(hint: Any, data: Any, where: str) -> Any:
-    """Return JSON data as a value of the type `hint`."""
-    origin, arguments = get_origin(hint) or hint, get_args(hint)
-    if hint is Any or (data is None and type(None) in arguments):
-        return data
-    if is_dataclass(hint):
-        return typed(hint, data, where)  # type: ignore[arg-type]
-    if origin in (Union, types.UnionType):
-        problems = []
-        for choice in arguments:
-            try:
-                return _value(choice, data, where)
-            except UserError as error:
-                problems.append(error)
-        raise problems[0]
-    if origin is Mapping and isinstance(data, Mapping):
-        return {key: _value(arguments[1], item, f"{where}.{key}") for key, item in data.items()}
-    if origin in (Sequence, tuple) and isinstance(data, list):
-        members = arguments[:1] * len(data) if origin is Sequence or arguments[-1] is ... else arguments
-        if len(members) == len(data):
-            items = enumerate(zip(members, data, strict=True))
-            return tuple(_value(member, item, f"{where}[{k}]") for k, (member, item) in items)
-    scalars: Any = {str: str, bool: bool, int: int, float: (int, float)}.get(origin, ())
-    fits = data in arguments if origin is Literal else isinstance(data, scalars)
-    if not fits or (isinstance(data, bool) and hint is not bool):
-        many = f"a list of {len(arguments)}"
-        name = " or ".join(map(str, arguments)) if origin is Literal else _NAMES.get(origin, many)
-        raise UserError(f"{where}: {name} is needed, not {json.dumps(data):.40}")
-    return data
 
 
 def _machine() -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from onlstm.lm.config import LMConfig
 from onlstm.paper.published import published
-from onlstm.paper.results import Result, typed
+from onlstm.paper.results import Result
 from onlstm.paper.tables import NONE, Table, named, network, number
 
 
@@ -83,7 +83,7 @@ class Content:
     @property
     def model(self) -> LMConfig:
         """The shape of the model."""
-        return typed(LMConfig, self.recipe.get("model"), "recipe.model")
+        return LMConfig.of(self.recipe.get("model", {}))
 
 
 _MOST = 12

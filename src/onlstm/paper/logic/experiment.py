@@ -26,6 +26,7 @@ from onlstm.paper.logic.content import Evaluation, Experiment, OtherRow, Predict
 from onlstm.paper.logic.data import Data, Say, renaming
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.paper.published import published
+from onlstm.records import plain, typed
 from onlstm.train import checkpoint, fit
 from onlstm.train.fit import Listener
 
@@ -73,11 +74,11 @@ class Job(Settings):
         described = read_config(folder)
         if described.get("kind") != "logic":
             raise UserError(f"{folder}: a run of another command, not of `onlstm logic`")
-        return results.typed(cls, described, str(folder / CONFIG))
+        return typed(cls, described, str(folder / CONFIG))
 
     def write(self, folder: Path) -> None:
         head = {"format_version": FORMAT_VERSION, "kind": "logic", "onlstm_version": __version__}
-        files.write(folder / CONFIG, files.json_text(head | results.plain(self)) + "\n")
+        files.write(folder / CONFIG, files.json_text(head | plain(self)) + "\n")
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that are not the authors'."""
@@ -118,7 +119,7 @@ def load_model(folder: Path) -> Classifier:
 def result(folder: Path) -> Row | None:
     """Return the row of a job; None if it is not finished."""
     with suppress(UserError):
-        record = results.typed(Experiment, results.read(folder / "result.json"), str(folder))
+        record = typed(Experiment, results.read(folder / "result.json"), str(folder))
         return next(row for rows in record.encoders.values() for row in rows)
     return None
 
@@ -243,7 +244,7 @@ def _save(
     experiment = Experiment(data=replace(source, path=name), encoders=rows, published=quoted)
     about: Any = {"kind": "logic", "name": folder.name, "command": command, "seed": seed}
     about["seconds"] = sum(row.seconds for encoder in rows.values() for row in encoder)
-    results.save(folder / "result.json", content=results.plain(experiment), **about)
+    results.save(folder / "result.json", content=plain(experiment), **about)
     return experiment
 
 

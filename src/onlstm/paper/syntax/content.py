@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from onlstm.paper.results import Model, plain
+from onlstm.paper.results import Model
+from onlstm.records import plain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ fail halfway.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import resources
 from itertools import chain, combinations, product
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from onlstm.errors import UserError, nearest
-from onlstm.paper.results import typed
+from onlstm.records import from_yaml, typed
 
 SENTENCES = ("grammatical", "intrusive", "ungrammatical")
 """Names of the sentences of a triple; a pair has the first and the last."""
@@ -179,27 +179,14 @@ def load(path: str | Path | None = None) -> Spec:
     file = Path(path or "marvin-linzen.yaml")
     try:
         source = file if path else resources.files(__package__) / file.name
-        data = yaml.load(source.read_text(encoding="utf-8"), _Loader)
+        text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise UserError(f"{file}:{line}: not YAML: {problem}; texts with [ or : may need quotes") from None
-    content = typed(_File, data, str(file))
+    content = typed(_File, from_yaml(text, str(file), _Loader), str(file), strict=True)
     try:
-        _check_keys(data, _File, "")
-        for name, lines in data["templates"].items():
-            _check_keys(lines, _Lines, f"templates.{name}.")
         return _spec(content, str(file))
     except UserError as error:
         raise UserError(f"{file}: {error}") from None
-
-
-def _check_keys(data: Mapping[str, object], kind: type, prefix: str) -> None:
-    names = [entry.name for entry in fields(kind)]
-    for key in data:
-        _require(key in names, prefix + key, f"no such key; {nearest(key, names)}")
 
 
 def _require(condition: object, where: str, problem: str) -> None:

@@ -7,16 +7,17 @@ themselves; what to keep of labels and tokens is a regular expression.
 import codecs
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal
 
 import yaml
 
 from onlstm import files
-from onlstm.errors import UserError, nearest, one_of
+from onlstm.errors import UserError
+from onlstm.records import from_yaml, plain, typed
 
 Patterns = tuple[str, ...]
 Role = Literal["word", "punctuation", "null", "markup"]
@@ -76,9 +77,6 @@ class Profile:
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}:"
-        for key, hint in get_type_hints(Profile).items():
-            if get_origin(hint) is Literal:
-                one_of(f"{where} {key}", getattr(self, key), get_args(hint))
         expressions = [("word", self.word, ""), ("label", self.label, ""), *(("replace", *r) for r in self.replace)]
         for key, old, new in expressions:
             try:
@@ -162,33 +160,13 @@ def _read(path: Path) -> Profile:
 
     A list that starts with a lone + adds to the base's.
     """
-    try:
-        settings = yaml.load(files.read(path), yaml.BaseLoader)  # scalars stay strings: NO is a tag
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{path}:{line}: not YAML: {error.problem}") from None
-    if not isinstance(settings, dict):
-        raise UserError(f"{path}: a profile has keys such as words, punctuation and nulls")
-    base = _shipped(str(settings.pop("base"))) if "base" in settings else Profile(name="")
-    known = [key for key in get_type_hints(Profile) if key != "name"]
+    settings = from_yaml(files.read(path), str(path), yaml.BaseLoader)  # scalars stay strings: NO is a tag
+    if not isinstance(settings, dict) or "name" in settings:
+        raise UserError(f"{path}: a profile has keys such as words, punctuation and nulls; the file names it")
+    base = plain(_shipped(str(settings.pop("base"))) if "base" in settings else Profile(name=""))
     for key, value in settings.items():
-        if key not in known:
-            raise UserError(f"{path}: {key}: no such setting; {nearest(str(key), ['base', *known])}")
-        settings[key] = _value(getattr(base, key), value, f"{path}: {key}")
-    return replace(base, name=path.stem, **settings)
-
-
-def _value(inherited: Any, value: Any, where: str) -> Any:
-    """Return a setting of the type that the base's has."""
-    if isinstance(inherited, str):
-        if isinstance(value, str):
-            return value
-        raise UserError(f"{where} {value}: a word is needed")
-    if where.endswith(": replace"):
-        if isinstance(value, dict) and all(isinstance(new, str) for new in value.values()):
-            return tuple(value.items())
-        raise UserError(f"{where} {value}: regular expressions and replacements are needed, such as '^<.*>$': ''")
-    items = value.split() if isinstance(value, str) else value
-    if isinstance(items, list) and all(isinstance(item, str) for item in items):
-        return (*inherited, *items[1:]) if items[:1] == ["+"] else tuple(items)
-    raise UserError(f"{where} {value}: patterns are needed, such as N* VB*")
+        if isinstance(inherited := base.get(key), list):
+            items = value.split() if isinstance(value, str) else value
+            items = [list(item) for item in items.items()] if isinstance(items, dict) else items
+            settings[key] = [*inherited, *items[1:]] if items[:1] == ["+"] else items
+    return typed(Profile, base | settings | {"name": path.stem}, str(path), strict=True)
