@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_public_names_are_frozen():
-    assert onlstm.__all__ == ["ONLSTM", "LanguageModel", "ONLSTMCell", "Parser", "Tree", "__version__"]
+    names = ["ONLSTM", "Grammar", "LanguageModel", "ONLSTMCell", "Parser", "Tree", "__version__", "induce"]
+    assert onlstm.__all__ == names
     assert dir(onlstm) == sorted(onlstm.__all__)
     for name in onlstm.__all__:
         assert getattr(onlstm, name) is not None

@@ -7,15 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onlstm.grammar.pcfg import Grammar
+    from onlstm.induction.pipeline import induce
     from onlstm.layer import ONLSTM, ONLSTMCell
     from onlstm.lm.model import LanguageModel
     from onlstm.parser import Parser
     from onlstm.trees.tree import Tree
 
 __version__ = "0.1.0"
-__all__ = ["ONLSTM", "LanguageModel", "ONLSTMCell", "Parser", "Tree", "__version__"]
+__all__ = ["ONLSTM", "Grammar", "LanguageModel", "ONLSTMCell", "Parser", "Tree", "__version__", "induce"]
 
 _HOME = {
+    "Grammar": "onlstm.grammar.pcfg",
+    "induce": "onlstm.induction.pipeline",
     "ONLSTM": "onlstm.layer",
     "ONLSTMCell": "onlstm.layer",
     "LanguageModel": "onlstm.lm.model",

@@ -1,0 +1,218 @@
+"""The plan of an induction: its tasks, what each of them needs, and how the time is divided. No torch here.
+
+A task is a pure function of the run's files; its own are in RUN/stages/NAME, the last of them result.json. Tasks of
+one stage are reported together.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from onlstm import files
+from onlstm.errors import UserError
+from onlstm.grammar.config import GrammarConfig
+from onlstm.induction.config import Effort, InductionText, Numbers, Settings
+from onlstm.lm.config import LMConfig
+from onlstm.train.config import GrammarTrainConfig, TrainConfig
+
+NAME, STAGES = "plan.json", "stages"
+_STARTING = 4.0
+"""Seconds before a task's process is at work."""
+_READING, _PARSING, _VOTING = 4.0, 0.8, 1500.0
+"""Words a language model reads while it is trained on one; sentences likewise; trees that are found in a second."""
+
+Kind = Literal["speed", "language-model", "teacher", "shares", "plain", "tilted", "final", "vote"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What one process does."""
+
+    name: str
+    stage: str
+    kind: Kind
+    needs: tuple[str, ...] = ()
+    """The tasks whose results it uses: of a tilted grammar its teacher, of a vote its members."""
+    seed: int = 0
+    epochs: int = 0
+    threads: int = 1
+    run: str = ""
+    """The folder of a language model that was given."""
+    seconds: float = 0.0
+    """How long it is expected to take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speeds:
+    """What a processor core does in a second of training."""
+
+    tokens: float = 0.0
+    """Of a language model."""
+    sentences: float = 0.0
+    """Of a grammar."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All that an induction depends on; plan.json."""
+
+    command: str
+    sources: tuple[str, ...]
+    settings: Settings
+    tokens: int
+    """How much of the training text language models read; the first so many."""
+    sentences: int
+    """How many of its sentences grammars are trained on; a sample if they are not all."""
+    speeds: Speeds | None = None
+    """None while they are being measured."""
+    tasks: tuple[Task, ...]
+
+    @property
+    def stages(self) -> dict[str, list[Task]]:
+        """The tasks of each stage, in order."""
+        stages: dict[str, list[Task]] = {}
+        for task in self.tasks:
+            stages.setdefault(task.stage, []).append(task)
+        return stages
+
+    def save(self, run: Path) -> None:
+        """Write RUN/plan.json."""
+        files.write(run / NAME, files.json_text({"format_version": 1, **asdict(self)}) + "\n")
+
+    @classmethod
+    def load(cls, run: Path) -> "Plan":
+        """Return the plan of a run."""
+        if not (run / NAME).is_file():
+            raise UserError(f"{run}: nothing to resume: no {NAME} there")
+        try:
+            content = json.loads(files.read(run / NAME))
+            if content.pop("format_version") != 1:
+                raise UserError(f"{run / NAME}: written by another version of onlstm")
+            tasks = (Task(**{**task, "needs": tuple(task["needs"])}) for task in content.pop("tasks"))
+            speeds, sources = content.pop("speeds"), tuple(content.pop("sources"))
+            settings = _settings(content.pop("settings"))
+            return cls(
+                **content, sources=sources, settings=settings, speeds=speeds and Speeds(**speeds), tasks=tuple(tasks)
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{run / NAME}: damaged, or not written by onlstm") from None
+
+
+def _settings(content: dict[str, Any]) -> Settings:
+    numbers = content["numbers"]
+    kinds = {"model": LMConfig, "train": TrainConfig, "grammar": GrammarConfig, "grammar_train": GrammarTrainConfig}
+    numbers |= {name: kind(**numbers[name]) for name, kind in kinds.items()}
+    numbers |= {name: tuple(numbers[name]) for name in ("first_round", "later_rounds")}
+    numbers["efforts"] = {kind: Effort(**effort) for kind, effort in numbers["efforts"].items()}
+    parts = {"numbers": Numbers(**numbers), "text": InductionText(**content["text"])}
+    return Settings(**{**content, **parts, "teachers": tuple(content["teachers"])})
+
+
+def trials(settings: Settings, threads: int) -> tuple[Task, ...]:
+    """Return the tasks that measure speed, all at once, as the others will run."""
+    return tuple(Task(name=f"speed-{k + 1}", stage="speed", kind="speed", seed=k) for k in range(threads))
+
+
+def tasks(settings: Settings, threads: int) -> Iterator[Task]:
+    """Yield the tasks, their epochs still 0: language models, rounds of grammars, the final one."""
+    seed, numbers = 1000 * settings.seed, settings.numbers
+    if settings.teachers:
+        stage = "teachers"
+        members = [
+            Task(name=f"teacher-{k}", stage=stage, kind="teacher", run=run)
+            for k, run in enumerate(settings.teachers, 1)
+        ]
+    else:
+        stage = "language-models"
+        members = [
+            Task(name=f"language-model-{k + 1}", stage=stage, kind="language-model", seed=seed + k)
+            for k in range(settings.seeds)
+        ]
+    yield from members
+    teacher = Task(name=f"{stage}-shares", stage=stage, kind="shares", needs=tuple(task.name for task in members))
+    yield teacher
+    for number in range(1, settings.rounds + 1):
+        stage, members = f"round-{number}", []
+        for k, kind in enumerate(numbers.first_round if number == 1 else numbers.later_rounds, 1):
+            needs = () if kind == "plain" else (teacher.name,)
+            name = f"{stage}-{kind}-{k}"
+            members.append(Task(name=name, stage=stage, kind=kind, needs=needs, seed=seed + 100 * number + k))
+        yield from members
+        teacher = Task(name=f"{stage}-vote", stage=stage, kind="vote", needs=tuple(task.name for task in members))
+        yield teacher
+    yield Task(name="final", stage="final", kind="final", needs=(teacher.name,), seed=seed, threads=min(threads, 4))
+
+
+def divide(plan: Plan, words: int, threads: int) -> Plan:
+    """Return the plan with epochs for every task such that all is done in the time given, as far as that can be.
+
+    If a single epoch takes longer than its share of the time, so much less text is read.
+
+    Args:
+        words: of all the sentences that grammars could be trained on.
+    """
+    assert plan.speeds
+    low, high = 0.0, 60 * plan.settings.minutes * threads
+    for _ in range(50):
+        middle = (low + high) / 2
+        fits = max(finish_times(_divided(plan, words, middle).tasks, threads).values()) <= 60 * plan.settings.minutes
+        low, high = (middle, high) if fits else (low, middle)
+    return _divided(plan, words, low)
+
+
+def _divided(plan: Plan, words: int, unit: float) -> Plan:
+    """Return the plan with `unit` seconds of training, times its weight, for every model."""
+    numbers, speeds = plan.settings.numbers, plan.speeds
+    assert speeds
+    time = {kind: unit * effort.weight for kind, effort in numbers.efforts.items()}
+    tokens = max(20_000, min(plan.tokens, int(speeds.tokens * time["language-model"])))
+    sentences = max(numbers.least_sentences, min(plan.sentences, int(speeds.sentences * time["tilted"])))
+    words = words * sentences // plan.sentences
+    planned = []
+    for task in plan.tasks:
+        epochs, seconds = 0, _STARTING
+        if task.kind in numbers.efforts:
+            lm = task.kind == "language-model"
+            epoch = 1.05 * (tokens / speeds.tokens if lm else sentences / speeds.sentences / task.threads**0.7)
+            epochs = max(1, min(numbers.efforts[task.kind].most_epochs, int(time[task.kind] / epoch)))
+            seconds += epochs * epoch
+        if task.kind in ("language-model", "teacher"):
+            seconds += words / _READING / (speeds.tokens or 5000.0)
+        elif task.kind in ("plain", "tilted"):
+            seconds += sentences / _PARSING / speeds.sentences
+        elif task.kind == "vote":
+            seconds += sentences * len(task.needs) / _VOTING
+        planned.append(replace(task, epochs=epochs, seconds=seconds))
+    return replace(
+        plan, tokens=min(plan.tokens, tokens), sentences=min(plan.sentences, sentences), tasks=tuple(planned)
+    )
+
+
+def ready(
+    tasks: Sequence[Task], finished: Mapping[str, object], active: Mapping[str, Task], threads: int
+) -> Iterator[Task]:
+    """Yield the tasks that can start now, in order, as long as there are threads for them."""
+    free = threads - sum(task.threads for task in active.values())
+    for task in tasks:
+        if task.name not in finished and task.name not in active and all(name in finished for name in task.needs):
+            if min(task.threads, threads) > free:
+                return
+            free -= task.threads
+            yield task
+
+
+def finish_times(tasks: Sequence[Task], threads: int) -> dict[str, float]:
+    """Return when each task is expected to be done, in seconds from the start."""
+    finished: dict[str, float] = {}
+    active: dict[str, Task] = {}
+    ends: dict[str, float] = {}
+    now = 0.0
+    while len(finished) < len(tasks):
+        for task in list(ready(tasks, finished, active, threads)):
+            active[task.name], ends[task.name] = task, now + task.seconds
+        name = min(active, key=ends.__getitem__)
+        now = finished[name] = ends[name]
+        del active[name]
+    return finished

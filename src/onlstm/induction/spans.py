@@ -1,0 +1,153 @@
+"""What models say about the spans of sentences: one number from 0 to 1 for each, in files of a byte per span.
+
+A folder has a file for each length of sentence: held-0N.npy and train-0N.npy, of shape (sentences, N + 1, N + 1). They
+are written one by one, so that little is lost when a process is killed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlstm import files
+from onlstm.errors import UserError
+from onlstm.induction.plan import Plan
+from onlstm.text import corpus
+from onlstm.text.tokenizer import Tokenizer
+from onlstm.trees.average import best_trees
+
+Ids = NDArray[np.integer[Any]]
+Bytes = NDArray[np.uint8]
+Split = Literal["held", "train"]
+FULL = 252
+"""The byte for 1: many counts of trees divide it."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """The sentences of a run, the shortest first."""
+
+    tokenizer: Tokenizer
+    held: list[Ids]
+    train: list[Ids]
+
+    @classmethod
+    def load(cls, run: Path, plan: Plan) -> "Text":
+        """Return the sentences of RUN/corpus that the plan asks for."""
+        data, numbers = corpus.load(run / "corpus"), plan.settings.numbers
+        eos, limits = data.tokenizer.eos_id, (numbers.shortest, numbers.longest)
+        held, train = (sentences(ids, eos, *limits) for ids in (data.valid, data.train))
+        chosen = (
+            sample(some, count, plan.settings.seed)
+            for some, count in ((held, numbers.held_out), (train, plan.sentences))
+        )
+        return cls(data.tokenizer, *(sorted(some, key=len) for some in chosen))
+
+    def of(self, split: Split) -> dict[int, list[Ids]]:
+        """Return the held-out or training sentences by length."""
+        groups: dict[int, list[Ids]] = {}
+        for ids in getattr(self, split):
+            groups.setdefault(len(ids), []).append(ids)
+        return groups
+
+
+def sentences(ids: Ids, eos: int, shortest: int, longest: int) -> list[Ids]:
+    """Return the lines of a corpus that have so many words."""
+    ends = np.flatnonzero(ids == eos)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    fits = (ends - starts >= shortest) & (ends - starts <= longest)
+    return [np.asarray(ids[start:end]) for start, end in zip(starts[fits], ends[fits], strict=True)]
+
+
+def sample(items: list[Ids], count: int, seed: int) -> list[Ids]:
+    """Return `count` of the items, in order; all of them if there are no more."""
+    if len(items) <= count:
+        return items
+    chosen = np.random.default_rng(seed).choice(len(items), count, replace=False)
+    return [items[k] for k in sorted(chosen)]
+
+
+def write(
+    folder: Path,
+    text: Text,
+    split: Split,
+    read: Callable[[list[Ids]], NDArray[np.floating]],
+    report: Callable[[float], None],
+) -> None:
+    """Write what `read` returns, (B, n + 1, n + 1), for sentences of equal length, unless it is there already."""
+    groups, done = text.of(split), 0
+    files.make_folder(folder)
+    for n, group in groups.items():
+        if not _path(folder, split, n).exists():
+            parts = [read(group[first : first + 256]) for first in range(0, len(group), 256)]
+            save(folder, split, n, np.concatenate(parts))
+        done += len(group)
+        report(done / len(getattr(text, split)))
+
+
+def save(folder: Path, split: Split, n: int, shares: NDArray[np.floating]) -> None:
+    """Write a file of shares from 0 to 1."""
+    content = np.rint(FULL * shares).astype(np.uint8)
+    files.write(_path(folder, split, n), lambda file: np.save(file, content))
+
+
+def load(folder: Path, split: Split, n: int) -> Bytes:
+    """Return the content of a file, memory-mapped."""
+    path = _path(folder, split, n)
+    try:
+        content: Bytes = np.load(path, mmap_mode="r")
+    except (OSError, ValueError):
+        raise UserError(f"{path}: missing or damaged: remove the folder above it and resume") from None
+    return content
+
+
+def _path(folder: Path, split: Split, n: int) -> Path:
+    return folder / f"{split}-{n:02}.npy"
+
+
+class Shares(Sequence[NDArray[np.float32]]):
+    """The shares of a folder's spans for each training sentence, as `GrammarTraining` takes them."""
+
+    def __init__(self, folder: Path, text: Text) -> None:
+        self._files = {n: load(folder, "train", n) for n in text.of("train")}
+        self._places = [(n, row) for n, group in text.of("train").items() for row in range(len(group))]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, k: Any) -> Any:
+        n, row = self._places[k]
+        return self._files[n][row].astype(np.float32) / FULL
+
+
+def average(members: Sequence[Bytes]) -> Any:
+    """Return the mean of what members say: how language models teach the first grammars."""
+    return np.mean([member.astype(np.float32) / FULL for member in members], axis=0)
+
+
+def vote(members: Sequence[Bytes]) -> Any:
+    """Return the share of the members' best trees that have a span: how grammars teach the next ones."""
+    return np.mean([in_best_trees(member) for member in members], axis=0, dtype=np.float32)
+
+
+def in_best_trees(scores: Bytes) -> NDArray[np.bool_]:
+    """Return which spans the best trees have, the whole sentence included."""
+    spans, inside = best_trees(scores), np.zeros(scores.shape, bool)
+    inside[np.arange(len(spans))[:, None], spans[..., 0], spans[..., 1]] = True
+    inside[:, 0, -1] = True
+    return inside
+
+
+def agreement(folders: Sequence[Path], text: Text) -> float | None:
+    """Return the mean F1 between the best trees of two members on held-out sentences; None if there are not two."""
+    scores = []
+    for n in text.of("held"):
+        if n > 2:
+            trees = [in_best_trees(load(folder, "held", n)) for folder in folders]
+            shared = [(a & b).sum((1, 2)) - 1 for a, b in combinations(trees, 2)]
+            scores += [100 * common / (n - 2) for common in shared]
+    return float(np.concatenate(scores).mean()) if scores else None
