@@ -12,7 +12,6 @@ from onlstm.cli.console import Json, Progress, emit, many
 from onlstm.cli.inputs import Text, Threads, command_line, sources
 from onlstm.cli.main import app
 from onlstm.induction.config import InductionText
-from onlstm.paper.results import plain
 
 if TYPE_CHECKING:
     from onlstm.induction.plan import Plan
@@ -68,7 +67,7 @@ def induce(
             progress.say(f"Stopped; all is saved in {out}: continue with `onlstm induce --resume --out {out}`")
             sys.exit(128 + interrupted.signal)
     if json:
-        emit("induce", started, seed or 0, {"stages": plain(result.stages), "run": out})
+        emit("induce", started, seed or 0, {"stages": result.stages, "run": out})
     else:
         print(f'The grammar is in {out}: try `onlstm parse {out} "the old man saw a dog"`')
 

@@ -78,7 +78,7 @@ class Settings:
     """Time to plan for."""
     seed: int = 0
     """Seed of everything."""
-    text: TextConfig = field(default_factory=InductionText)
+    text: InductionText = field(default_factory=InductionText)
     numbers: Numbers = field(default_factory=Numbers)
 
     def __post_init__(self) -> None:

@@ -21,13 +21,12 @@ from onlstm import files, folder
 from onlstm.errors import UserError, at_least_one
 from onlstm.induction import plan as planning
 from onlstm.induction import spans
-from onlstm.induction.config import Numbers, Settings
+from onlstm.induction.config import InductionText, Numbers, Settings
 from onlstm.induction.plan import STAGES, Plan, Speeds
 from onlstm.induction.processes import Listener, Pool, Stage, summary
 from onlstm.induction.stages import RESULT, Outcome, folder_of, teacher_ids
 from onlstm.models import locate
 from onlstm.text import corpus
-from onlstm.text.config import TextConfig
 from onlstm.text.sources import text_files
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.train import checkpoint
@@ -54,7 +53,7 @@ def induce(
     rounds: int | None = None,
     minutes: float | None = None,
     seed: int | None = None,
-    text: TextConfig | None = None,
+    text: InductionText | None = None,
     numbers: Numbers | None = None,
     keep: bool = False,
     resume: bool = False,

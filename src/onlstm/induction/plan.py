@@ -6,16 +6,14 @@ one stage are reported together.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from onlstm import files
 from onlstm.errors import UserError
-from onlstm.grammar.config import GrammarConfig
-from onlstm.induction.config import Effort, InductionText, Numbers, Settings
-from onlstm.lm.config import LMConfig
-from onlstm.train.config import GrammarTrainConfig, TrainConfig
+from onlstm.induction.config import Settings
+from onlstm.records import plain, typed
 
 NAME, STAGES = "plan.json", "stages"
 _STARTING = 4.0
@@ -79,7 +77,7 @@ class Plan:
 
     def save(self, run: Path) -> None:
         """Write RUN/plan.json."""
-        files.write(run / NAME, files.json_text({"format_version": 1, **asdict(self)}) + "\n")
+        files.write(run / NAME, files.json_text(plain(self)) + "\n")
 
     @classmethod
     def load(cls, run: Path) -> "Plan":
@@ -88,26 +86,9 @@ class Plan:
             raise UserError(f"{run}: nothing to resume: no {NAME} there")
         try:
             content = json.loads(files.read(run / NAME))
-            if content.pop("format_version") != 1:
-                raise UserError(f"{run / NAME}: written by another version of onlstm")
-            tasks = (Task(**{**task, "needs": tuple(task["needs"])}) for task in content.pop("tasks"))
-            speeds, sources = content.pop("speeds"), tuple(content.pop("sources"))
-            settings = _settings(content.pop("settings"))
-            return cls(
-                **content, sources=sources, settings=settings, speeds=speeds and Speeds(**speeds), tasks=tuple(tasks)
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UserError(f"{run / NAME}: damaged, or not written by onlstm") from None
-
-
-def _settings(content: dict[str, Any]) -> Settings:
-    numbers = content["numbers"]
-    kinds = {"model": LMConfig, "train": TrainConfig, "grammar": GrammarConfig, "grammar_train": GrammarTrainConfig}
-    numbers |= {name: kind(**numbers[name]) for name, kind in kinds.items()}
-    numbers |= {name: tuple(numbers[name]) for name in ("first_round", "later_rounds")}
-    numbers["efforts"] = {kind: Effort(**effort) for kind, effort in numbers["efforts"].items()}
-    parts = {"numbers": Numbers(**numbers), "text": InductionText(**content["text"])}
-    return Settings(**{**content, **parts, "teachers": tuple(content["teachers"])})
+        except ValueError:
+            raise UserError(f"{run / NAME}: damaged: not JSON") from None
+        return typed(cls, content, str(run / NAME))
 
 
 def trials(settings: Settings, threads: int) -> tuple[Task, ...]:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ from onlstm.induction import spans
 from onlstm.induction.plan import STAGES, Plan, Speeds, Task
 from onlstm.induction.spans import Ids, Shares, Text
 from onlstm.lm.model import LanguageModel
+from onlstm.records import plain, typed
 from onlstm.text import corpus
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.train import checkpoint, fit
@@ -79,8 +80,7 @@ def load_outcome(run: Path, name: str) -> Outcome | None:
     path = folder_of(run, name) / RESULT
     if not path.exists():
         return None
-    content = json.loads(path.read_text())
-    return Outcome(**content | {"speeds": content["speeds"] and Speeds(**content["speeds"])})
+    return typed(Outcome, json.loads(path.read_text()), str(path))
 
 
 def perform(run: Path, plan: Plan, task: Task, watch: Watch) -> None:
@@ -99,7 +99,7 @@ def perform(run: Path, plan: Plan, task: Task, watch: Watch) -> None:
     else:
         outcome = _grammar(run, plan, task, text, watch)
     outcome = replace(outcome, seconds=outcome.seconds or time.perf_counter() - started)
-    files.write(folder_of(run, task.name) / RESULT, files.json_text(asdict(outcome)) + "\n")
+    files.write(folder_of(run, task.name) / RESULT, files.json_text(plain(outcome)) + "\n")
 
 
 def _language_model(run: Path, plan: Plan, task: Task, text: Text, watch: Watch) -> Outcome:
