@@ -32,9 +32,9 @@ RESULT = {
     "seed": 0,
     "data": {
         "profile": "pretokenized",
-        "train": {"tokens": 929589, "sha256": "aa" * 32},
-        "valid": {"tokens": 73760, "sha256": "bb" * 32},
-        "test": {"tokens": 82430, "sha256": "cc" * 32},
+        "train": {"lines": 9, "words": 8, "tokens": 929589, "unknown": 0, "sha256": "aa" * 32},
+        "valid": {"lines": 9, "words": 8, "tokens": 73760, "unknown": 0, "sha256": "bb" * 32},
+        "test": {"lines": 9, "words": 8, "tokens": 82430, "unknown": 0, "sha256": "cc" * 32},
         "vocabulary": 10000,
     },
     "seconds": 3630.0,

@@ -9,7 +9,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.paper.results import save
-from onlstm.paper.training_result import Content, Epoch, Numbers, Split, Text
+from onlstm.paper.training_result import Content, Epoch, Numbers, Text
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
 from onlstm.records import typed
@@ -203,8 +203,7 @@ def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraini
 
 def _described(data: corpus.Corpus, sources: Sequence[str]) -> Text:
     name, tokenizer = ", ".join(Path(source).name for source in sources), data.tokenizer
-    parts = {split: Split(**asdict(part)) for split, part in data.parts.items()}
-    return Text(name=name, profile=tokenizer.profile, vocabulary=len(tokenizer), **parts)
+    return Text(name=name, profile=tokenizer.profile, vocabulary=len(tokenizer), **data.parts)
 
 
 def _curve(log: Path) -> list[Epoch]:

@@ -8,17 +8,7 @@ from onlstm.lm.config import LMConfig
 from onlstm.paper.published import published
 from onlstm.paper.results import Result
 from onlstm.paper.tables import NONE, Table, named, network, number
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """A part of a text."""
-
-    lines: int = 0
-    words: int = 0
-    tokens: int
-    unknown: int = 0
-    sha256: str
+from onlstm.text.corpus import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +18,9 @@ class Text:
     name: str = ""
     profile: str
     vocabulary: int
-    train: Split
-    valid: Split
-    test: Split | None = None
+    train: Part
+    valid: Part
+    test: Part | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +87,8 @@ def summary(results: Results) -> list[str]:
     columns = ["parameters", "validation", "test"]
     quoted = Table(head=["published", *columns], rows=[[row.row, *row.cells(*columns)] for row in rows])
     head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
-    ours = [[text, *(cells(run)[column] for column in head)] for text, runs in _by_text(results) for run in runs]
-    return ["Penn Treebank:", quoted.markdown(), "Here:", Table(head=["text", *head], rows=ours).markdown()]
+    ours = [cells(run) | {"text": text} for text, runs in _by_text(results) for run in runs]
+    return ["Penn Treebank:", quoted.markdown(), "Here:", Table.of(ours, "text", *head).markdown()]
 
 
 def details(results: Results) -> list[str]:
@@ -109,8 +99,7 @@ def details(results: Results) -> list[str]:
         splits = {"train": data.train, "valid": data.valid, "test": data.test}
         sizes = [f"{name} {part.tokens:,} tokens (sha256 {part.sha256[:12]})" for name, part in splits.items() if part]
         blocks += [f"### {text}", f"Profile `{data.profile}`, vocabulary {data.vocabulary:,}; {', '.join(sizes)}."]
-        rows = [cells(run) for run in runs]
-        blocks.append(Table(head=list(rows[0]), rows=[list(row.values()) for row in rows]).markdown())
+        blocks.append(Table.of([cells(run) for run in runs]).markdown())
         blocks += [*_settings(runs), *_trials(runs)]
         blocks += ["Validation perplexity (training loss in nats) by epoch:", _curves(runs).markdown()]
     return blocks
