@@ -50,6 +50,7 @@ def test_keys_of_json(run):
     for rows in found["encoders"].values():
         for row in rows:
             assert set(row) >= ROW
+            assert ("relation" in row) != ("best_epoch" in row)
             assert list(row["by_length"]) == [str(n) for n in range(1, 13)]
     assert [row["seed"] for row in found["encoders"]["onlstm"]] == [0, 1]
     assert found["published"]["LSTM"]["12"] == 69
@@ -126,7 +127,8 @@ def test_prediction(run):
         (["--epochs", "0", "--out", "NEW"], "train.epochs 0: at least 1"),
         (["--seed", "-1", "--out", "NEW"], "--seed -1: at least 0"),
         (["--pairs", "12", "--out", "NEW"], "pairs to train on"),
-        (["--max-train-ops", "-1", "--out", "NEW"], "max_train_ops -1: at least 1"),
+        (["--pairs", "0", "--out", "NEW"], "onlstm: --pairs 0: at least 1"),
+        (["--max-train-ops", "-1", "--out", "NEW"], "--max-train-ops -1: at least 1"),
         (["--resume", "--out", "NEW"], "no such run folder"),
         (["--encoder", "onlstm", "--out", "RUN", "--pairs", "800"], "there is a run already"),
     ],

@@ -39,12 +39,11 @@ def tiny(tmp_path_factory):
 def ran(tiny, tmp_path_factory):
     said = []
     out = tmp_path_factory.mktemp("out") / "new" / "demo"
-    result, table = demo.run(tiny, seed=1, minutes=0.03, out=out, say=said.append)
-    return result, table, said, out
+    return demo.run(tiny, seed=1, minutes=0.03, out=out, say=said.append), said, out
 
 
 def test_every_system_is_scored_on_the_same_sentences(ran):
-    found, table, _, _ = ran
+    found, _, _ = ran
     ways = {(row.system, row.layer, row.decoder) for row in found.rows}
     models = {
         (system, layer, decoder)
@@ -58,11 +57,11 @@ def test_every_system_is_scored_on_the_same_sentences(ran):
     assert found.best_trivial == max(f1[name] for name in ("left", "right", "balanced", "random"))
     assert f1["oracle"] == max(row.f1 for row in found.rows)
     assert found.headline == Headline(layer=1, decoder="paper", f1=found.rows[0].f1)
-    assert [float(row[3]) for row in table.rows] == [round(row.f1, 1) for row in found.rows]
+    assert [float(row[3]) for row in found.table().rows] == [round(row.f1, 1) for row in found.rows]
 
 
 def test_trees_appear_after_each_pass(ran):
-    _, _, said, _ = ran
+    _, said, _ = ran
     (gold,) = [line for line in said if "gold" in line]
     shown = [line for line in said if re.match(r"F1 +[\d.]+  \( ", line)]
     assert shown
@@ -72,7 +71,7 @@ def test_trees_appear_after_each_pass(ran):
 
 
 def test_the_report_stands_alone_and_the_model_parses(ran):
-    found, _, _, out = ran
+    found, _, out = ran
     page = (out / "report.html").read_text("utf-8")
     assert page.count("<svg") >= 2 + 2 * 8
     assert f"F1 {found.headline.f1:.1f} (rule on-lstm)" in page
@@ -102,6 +101,11 @@ def test_too_few_sentences_are_told():
 def test_minutes_are_above_0(minutes, tmp_path):
     with pytest.raises(UserError, match=r"minutes .*: a number above 0"):
         demo.run(minutes=minutes, out=tmp_path)
+
+
+def test_the_seed_is_checked_before_anything_else(tmp_path):
+    with pytest.raises(UserError, match="seed -1: a number from 0"):
+        demo.run(tmp_path / "no-such-grammar", seed=-1, out=tmp_path)
 
 
 def test_out_is_a_folder(tmp_path):

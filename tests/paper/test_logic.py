@@ -13,10 +13,10 @@ from onlstm import folder as store
 from onlstm.errors import UserError
 from onlstm.paper.logic import experiment, figure, formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
-from onlstm.paper.logic.config import ModelConfig, Source, TrainConfig
+from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
 from onlstm.paper.logic.data import Data
 from onlstm.paper.logic.encoders import build
-from onlstm.paper.logic.experiment import Request, run
+from onlstm.paper.logic.experiment import run
 from onlstm.paper.logic.formulas import VOCABULARY, Pair
 from onlstm.paper.logic.generate import generate
 from onlstm.paper.logic.training import ClassifierTraining
@@ -129,9 +129,10 @@ def learnt(tmp_path_factory):
     out = folder / "run"
     request = Request(
         out=out,
-        encoders=["onlstm", "tree-lstm"],
-        seeds=[0, 1],
-        source=Source(path=str(folder), max_train_ops=2),
+        encoder=("onlstm", "tree-lstm"),
+        seeds=2,
+        data=folder,
+        max_train_ops=2,
         model=ModelConfig(**MODEL),
         train=TrainConfig(**TRAIN),
         command="onlstm logic …",
@@ -174,15 +175,18 @@ def test_resume_keeps_what_is_done(learnt):
     assert (out / "onlstm-0" / "result.json").read_bytes() == before
     with pytest.raises(UserError, match=r"onlstm-0: model\.hidden_size was 40, not 50"):
         run(Request(out=out, resume=True, model=ModelConfig(hidden_size=50)))
+    with pytest.raises(UserError, match=r"onlstm-0: model\.dropout was 0.0, not 0.2"):  # the default
+        run(Request(out=out, resume=True, typed={"model.dropout"}))
     with pytest.raises(UserError, match="onlstm-0: there is a run already: continue it with --resume"):
-        run(Request(out=out, source=Source(pairs=600), encoders=["onlstm"], seeds=[0]))
+        run(Request(out=out, pairs=600, encoder=("onlstm",), seeds=1))
 
 
 def test_a_signal_ends_it_and_resume_comes_to_the_same_end(tmp_path):
     options = {
-        "encoders": ["lstm"],
-        "seeds": [3],
-        "source": Source(pairs=500),
+        "encoder": ("lstm",),
+        "seeds": 1,
+        "seed": 3,
+        "pairs": 500,
         "model": ModelConfig(hidden_size=8, chunk_size=2),
         "train": TrainConfig(epochs=2, batch_size=8),
         "command": "onlstm logic …",
@@ -208,9 +212,9 @@ def test_other_data_is_not_resumed(tmp_path):
     lines = ["\t".join(pair) for pair in PAIRS]
     (data / "train6").write_text("\n".join(lines))
     (data / "test6").write_text("\n".join(lines))
-    quick = {"source": Source(path=str(data)), "model": ModelConfig(hidden_size=8, chunk_size=2), "epochs": 1}
+    quick = {"data": data, "model": ModelConfig(hidden_size=8, chunk_size=2), "epochs": 1}
     out = tmp_path / "run"
-    run(Request(out=out, encoders=["onlstm"], seeds=[0], **quick))
+    run(Request(out=out, encoder=("onlstm",), seeds=1, **quick))
     (data / "train6").write_text("\n".join(lines[::-1]))
     with pytest.raises(UserError, match="no longer those it was trained on"):
         run(Request(out=out, resume=True, epochs=2))
@@ -272,9 +276,9 @@ def test_anybodys_encoder_joins_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.path", ["", *sys.path])
     request = Request(
         out=tmp_path / "run",
-        encoders=["own_encoder:Mean", "majority"],
-        seeds=[0],
-        source=Source(pairs=800),
+        encoder=("own_encoder:Mean", "majority"),
+        seeds=1,
+        pairs=800,
         model=ModelConfig(hidden_size=8),
         epochs=1,
     )

@@ -2,8 +2,10 @@
 
 import sys
 import time
+from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NamedTuple, TextIO
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -34,15 +36,30 @@ def say(line: str, json: bool) -> None:
     print(line, file=sys.stderr if json else sys.stdout, flush=True)
 
 
-def emit(command: str, started: float, seed: int | None, content: Any, **more: Any) -> None:
-    """Print the JSON object of a command: common keys, then those of the content, a dataclass or mapping."""
-    print(json_text(command, started, seed, content, **more))
+def put(rows: Iterable[str], out: Path | None) -> None:
+    """Print rows one by one, or write them to a file."""
+    if out:
+        files.write(out, lambda file: [file.write(f"{row}\n".encode()) for row in rows])
+        return
+    for row in rows:
+        print(row)
 
 
-def json_text(command: str, started: float, seed: int | None, content: Any, **more: Any) -> str:
-    """Return the JSON object of a command as text."""
-    common = {"command": command, "version": __version__, "argv": sys.argv[1:], "seed": seed}
-    return files.json_text(common | plain(content) | plain(more) | {"seconds": time.perf_counter() - started})
+class Answer(NamedTuple):
+    """What a command returns; `main` prints it as lines for people or as one JSON object."""
+
+    content: Any
+    """A dataclass or mapping: what the object has besides the keys that all commands share."""
+    lines: Iterable[str] = ()
+    json: bool = False
+    seed: int | None = None
+
+    def text(self, started: float) -> str:
+        """Return what to print; `started` is when the command did, by `time.perf_counter`."""
+        if not self.json:
+            return "\n".join(self.lines)
+        common = {"command": sys.argv[1], "version": __version__, "argv": sys.argv[1:], "seed": self.seed}
+        return files.json_text(common | plain(self.content) | {"seconds": time.perf_counter() - started})
 
 
 class Progress:

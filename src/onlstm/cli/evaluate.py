@@ -1,13 +1,12 @@
 """The command evaluate: the paper's Table 2 for any run and treebank."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from onlstm.cli.console import Json, emit, notice
+from onlstm.cli.console import Answer, Json, notice
 from onlstm.cli.inputs import Threads, check_output, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError
@@ -27,9 +26,8 @@ def evaluate(
     options: Annotated[Options, Parameter(name="*", consume_multiple=True, show_default=False)] = Options(),  # noqa: B008  (frozen)
     threads: Threads = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Score a run's trees, or anybody's, against a treebank, beside the baselines that every parser must beat."""
-    started = time.perf_counter()
     if not paths:
         raise UserError("evaluate: name a run folder and a treebank")
     inputs = [*paths, *filter(None, (options.trees, options.dev))]
@@ -40,10 +38,7 @@ def evaluate(
 
     request = Request(**vars(options), runs=paths[:-1], treebank=paths[-1], command=command_line())
     evaluation = run(request, notice)
-    if json:
-        emit("evaluate", started, None, evaluation)
-    else:
-        print("\n".join(_report(evaluation)))
+    return Answer(evaluation, _report(evaluation), json)
 
 
 def _report(evaluation: "Evaluation") -> Iterator[str]:

@@ -1,6 +1,5 @@
 """`onlstm inspect`: what the gates of a run do on a text, as a table, a picture or JSON."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.console import Json, Progress, emit, notice
+from onlstm.cli.console import Answer, Json, Progress, notice
 from onlstm.cli.inputs import Sentences, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError, at_least_one
@@ -44,9 +43,8 @@ def inspect(
     out: Annotated[Path | None, Parameter(help="Picture of the sentence to write: FILE.html or FILE.svg.")] = None,
     threads: Threads = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Show the distances of every layer on a text, warn of layers that are stuck, and draw what a sentence updates."""
-    started = time.perf_counter()
     if out and out.suffix.lower() not in (".html", ".svg"):
         raise UserError(f"--out {out}: the name of a picture ends in .html or .svg")
     at_least_one(**{"--sentence": sentence, "--max": max})
@@ -72,15 +70,12 @@ def inspect(
         for problem in spread.problems
     ]
     advice = _advice(inspection) if warnings else ""
-    if json:
-        more = {"run": run, "model": model.config, "warnings": warnings, "advice": advice, "out": out}
-        return emit("inspect", started, None, inspection, **more)
-    print(f"{run}: {network(model.config.rnn, (model.config.embedding_size, *model.config.sizes))}")
-    print(*_report(inspection), sep="\n")
-    for warning in warnings:
-        print("WARNING: layer {layer}, {gate} gate is {problem}: {text}".format(**warning))
-    print(f"What to do: {advice}" if warnings else _GOOD if inspection.spreads[0].inner >= task.ENOUGH else _TOO_LITTLE)
-    return None
+    more = {"run": run, "model": model.config, "warnings": warnings, "advice": advice, "out": out}
+    shown = [f"{run}: {network(model.config.rnn, (model.config.embedding_size, *model.config.sizes))}"]
+    shown += _report(inspection)
+    shown += ["WARNING: layer {layer}, {gate} gate is {problem}: {text}".format(**warning) for warning in warnings]
+    good = _GOOD if inspection.spreads[0].inner >= task.ENOUGH else _TOO_LITTLE
+    return Answer(vars(inspection) | more, [*shown, f"What to do: {advice}" if warnings else good], json)
 
 
 def _report(inspection: "Inspection") -> Iterator[str]:

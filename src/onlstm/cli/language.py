@@ -2,18 +2,17 @@
 
 import json as json_module
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from onlstm import files
-from onlstm.cli.console import Json, emit, many, notice, say
+from onlstm.cli.console import Answer, Json, many, notice, put, say
 from onlstm.cli.inputs import STDIN, Run, Sentences, Text, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.inputs import sources as text_sources
 from onlstm.cli.main import app
+from onlstm.lm.config import Sampling
 
 
 @app.command(name="eval")
@@ -28,11 +27,10 @@ def evaluate(
     compat: Annotated[Literal["original"] | None, Parameter(help="Count as the original code does.")] = None,
     threads: Threads = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Print the perplexity of a run on text: per token with the end of each line, one stream, state carried."""
     from onlstm.paper import perplexity
 
-    started = time.perf_counter()
     set_threads(threads)
     result = perplexity.run(
         run,
@@ -45,16 +43,15 @@ def evaluate(
         compat=compat == "original",
         say=lambda line: say(line, json),
     )
-    if json:
-        emit("eval", started, None, result)
-        return
-    print(f"perplexity {result.perplexity:9.3f}   {result.bits_per_word:6.3f} bits per word")
-    for name, row in (("with cache", result.cache), ("dynamic", result.dynamic)):
+    lines = []
+    for name, row in (("", vars(result)), ("   with cache", result.cache), ("   dynamic", result.dynamic)):
         if row:
-            print(f"perplexity {row['perplexity']:9.3f}   {row['bits_per_word']:6.3f} bits per word   {name}")
+            lines.append(f"perplexity {row['perplexity']:9.3f}   {row['bits_per_word']:6.3f} bits per word{name}")
+        if row and name:
             tuned = [f"{key} {value:g}" for key, value in row.items() if key not in (*perplexity.NUMBERS, "valid_nll")]
-            print(f"    {', '.join(tuned)}, tuned on validation text")
-    print(f"{result.tokens:,} tokens with <eos>; {result.unk_rate:.2%} of the words unknown")
+            lines.append(f"    {', '.join(tuned)}, tuned on validation text")
+    lines.append(f"{result.tokens:,} tokens with <eos>; {result.unk_rate:.2%} of the words unknown")
+    return Answer(result, lines, json)
 
 
 @app.command
@@ -91,11 +88,7 @@ def score(
             yield from (f"{number}\t{place}\t{word}\t{nats:.5f}" for place, (word, nats) in enumerate(pairs, 1))
 
     notice("Surprisal in nats; the first word given <eos>; the row <eos> is the end of the line.")
-    if out:
-        files.write(out, lambda file: [file.write(f"{row}\n".encode()) for row in rows()])
-        return
-    for row in rows():
-        print(row)
+    put(rows(), out)
 
 
 @app.command
@@ -103,40 +96,20 @@ def generate(
     run: Run,
     prompt: Annotated[str, Parameter(help="Text to continue, or - for standard input.")] = "",
     *,
-    words: Annotated[int, Parameter(help="Maximum number of words.")] = 50,
-    count: Annotated[int, Parameter(help="Number of texts.")] = 1,
-    temperature: Annotated[float, Parameter(help="0 always takes the likeliest word.")] = 1.0,
-    top_k: Annotated[int, Parameter(help="Choose among the k likeliest words; 0: all.")] = 0,
-    top_p: Annotated[float, Parameter(help="Choose among the words that hold this share of the probability.")] = 1.0,
-    unk: Annotated[bool, Parameter(help="Allow `<unk>`.")] = False,
+    sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),  # noqa: B008  (frozen)
     across: Annotated[bool, Parameter(help="Continue after `<eos>`, over several lines.")] = False,
-    seed: Annotated[int | None, Parameter(help="The same seed gives the same texts.")] = None,
     threads: Threads = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Let a run write text."""
     from onlstm.lm.model import LanguageModel
 
-    started = time.perf_counter()
     set_threads(threads)
     if prompt == STDIN:
         prompt = sys.stdin.read().strip()
-    texts = LanguageModel.load(run).generate(
-        prompt,
-        words=words,
-        count=count,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        unk=unk,
-        stop_at_eos=not across,
-    )
-    if json:
-        emit("generate", started, seed, {"prompt": prompt, "texts": texts})
-        return
-    for text in texts:
-        print(" ".join([prompt, *text]).strip().replace("<eos>", "\n"))
+    texts = LanguageModel.load(run).generate(prompt, stop_at_eos=not across, **vars(sampling))
+    lines = (" ".join([prompt, *text]).strip().replace("<eos>", "\n") for text in texts)
+    return Answer({"prompt": prompt, "texts": texts}, lines, json, sampling.seed)
 
 
 @app.command
@@ -157,7 +130,7 @@ def convert(
     ] = None,
     note: Annotated[list[str] | None, many("For a run: lines for the card, such as the licence of its text.")] = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Import a checkpoint of the original code, executing nothing in the pickle; or make a run ready to ship.
 
     For a run, only the model goes to --out, with a card (README.md) and a line on how far to trust its trees.
@@ -165,14 +138,11 @@ def convert(
     from onlstm.lm import import_original
     from onlstm.paper import card
 
-    started = time.perf_counter()
     if old.is_dir():
         model = card.ship(old, out, half=half, layer=layer, results=results, notes=note or ())
     else:
         model = import_original.convert(old, out, text or (), weight_dropout, lambda line: say(line, json))
-    if json:
-        emit("convert", started, None, {"run": out, "model": model.config})
-        return
     sizes = "→".join(map(str, (model.config.embedding_size, *model.config.sizes)))
     megabytes = sum(path.stat().st_size for path in out.iterdir()) / 1e6
-    print(f"{out}: {sizes}, chunk {model.config.chunk_size}, {model.config.vocab_size:,} words, {megabytes:.1f} MB")
+    facts = f"{sizes}, chunk {model.config.chunk_size}, {model.config.vocab_size:,} words, {megabytes:.1f} MB"
+    return Answer({"run": out, "model": model.config}, [f"{out}: {facts}"], json)

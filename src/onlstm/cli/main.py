@@ -4,6 +4,7 @@ import os
 import pkgutil
 import re
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -13,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import onlstm.cli
 from onlstm import __version__
+from onlstm.cli.console import Answer
 from onlstm.cli.inputs import STDIN
 from onlstm.errors import UserError
 
@@ -33,8 +35,12 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         run(sys.argv[1:])
+        if "RANK" in os.environ:  # a process of torchrun: now and then gloo's threads abort it while Python shuts down
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
     except (CycloptsError, UserError) as error:
-        print(f"onlstm: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"onlstm: {_with_option(' '.join(str(error).split()))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("onlstm: interrupted", file=sys.stderr)
@@ -43,10 +49,21 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _with_option(message: str) -> str:
+    """Return the message of the library about an option, such as `top_k -1: …`, with the option as it was typed."""
+    name = re.split("[ :]", message, maxsplit=1)[0]
+    option = f"--{name.replace('_', '-')}"
+    typed = {word.partition("=")[0].replace("_", "-") for word in sys.argv}
+    return f"{option}{message.removeprefix(name)}" if option in typed else message
+
+
 def run(words: Iterable[str]) -> None:
-    """Run a command as typed, without the word `onlstm`; errors are raised."""
+    """Run a command as typed, without the word `onlstm`, and print its answer; errors are raised."""
+    started = time.perf_counter()
     load_commands()
-    app(list(joined(words)), exit_on_error=False, print_error=False, result_action="return_value")
+    answer = app(list(joined(words)), exit_on_error=False, print_error=False, result_action="return_value")
+    if isinstance(answer, Answer) and (text := answer.text(started)):
+        print(text)
 
 
 def load_commands() -> None:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli import main
-from onlstm.cli.console import Json, Progress, emit, json_text, many, notice, say
+from onlstm.cli.console import Answer, Json, Progress, many, notice, say
 from onlstm.cli.inputs import Threads, check_output, set_threads
 from onlstm.cli.main import app
 
@@ -24,21 +24,17 @@ def demo(
     minutes: Annotated[float, Parameter(help="Stop after this many minutes; the schedule adapts.")] = 1.5,
     out: Annotated[Path, Parameter(help="Folder for report.html and the model.")] = Path("demo"),
     json: Json = False,
-) -> None:
+) -> Answer:
     """Learn a grammar's trees from its sentences alone (2 minutes): F1 beside baselines, and a report with pictures."""
     from onlstm.cli.train import epochs_shown
     from onlstm.paper.demo import run as task
 
-    started = time.perf_counter()
     set_threads(1)  # the LSTM beside it has the other core
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
         shown = [epochs_shown(progress)]
-        result, table = task.run(grammar, seed=seed, minutes=minutes, out=out, say=progress.say, listeners=shown)
-    if json:
-        emit("demo", started, seed, result)
-        return
-    print(f"\n{table.text()}\n\n{result}")
-    print(f'Trees, gates and curves: {result.report}. More trees: onlstm parse {out / "model"} "…"')
+        result = task.run(grammar, seed=seed, minutes=minutes, out=out, say=progress.say, listeners=shown)
+    where = f'Trees, gates and curves: {result.report}. More trees: onlstm parse {out / "model"} "…"'
+    return Answer(result, ["", result.table().text(), "", str(result), where], json, seed)
 
 
 @app.command
@@ -52,7 +48,7 @@ def bench(
     ] = True,
     out: Annotated[Path | None, Parameter(help="JSON file to write.")] = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Measure the fused ON-LSTM against nn.LSTM and against its eager form, interleaved in one run."""
     import torch
 
@@ -66,18 +62,17 @@ def bench(
     rows = task.run(names, threads, seconds, lambda row: say(str(row), json))
     megabytes: dict[str, dict[str, float]] = {}
     content = {"rows": rows, "training_memory": megabytes, "torch": torch.__version__}
+    answer = Answer(content, json=True, seed=0)
     if out:  # now, and again with the memory
-        files.write(out, json_text("bench", started, 0, content) + "\n")
+        files.write(out, f"{answer.text(started)}\n")
     if memory and sys.platform == "linux":
         say("\nPeak memory that a training step adds, MB: ON-LSTM, nn.LSTM, ratio (target: at most 1.20)", json)
         for name in names:
             megabytes[name] = task.training_memory(name)
             say("{:15} {:8.1f} {:8.1f} {:6.3f}".format(name, *megabytes[name].values()), json)
-    text = json_text("bench", started, 0, content)
     if out:
-        files.write(out, text + "\n")
-    if json:
-        print(text)
+        files.write(out, f"{answer.text(started)}\n")
+    return answer._replace(json=json)
 
 
 @app.command
@@ -92,7 +87,7 @@ def reproduce(
     dry_run: Annotated[bool, Parameter(help="Only print the commands, one per line.")] = False,
     threads: Threads = None,
     json: Json = False,
-) -> None:
+) -> Answer | None:
     """Run the commands behind a table or figure of the paper and print it, published numbers beside ours.
 
     Each step is an onlstm command that can be run by hand too. Finished steps are skipped and interrupted ones
@@ -102,12 +97,10 @@ def reproduce(
     from onlstm.paper.published import published
     from onlstm.paper.results import read
 
-    started = time.perf_counter()
     plan = task.plan(target, scale, data, out or Path("runs") / f"reproduce-{scale}", threads)
     lines = [shlex.join(["onlstm", *step.words]) for step in plan.steps]
     if dry_run:
-        print("\n".join(lines))
-        return
+        return Answer({}, lines)
     plan.check()
     say(f"{target}, scale {scale}: {plan.cost}", json)
     files.make_folder(plan.here)
@@ -116,14 +109,12 @@ def reproduce(
         say(f"\n[{number}/{len(lines)}] {line}{'' if words else '  (finished)'}", json)
         if words:
             _run_step(words, json)
-    text = plan.page()
-    if json:
-        results = {path.stem: read(path) for path in sorted(plan.here.glob("*.json"))} if text else {}
-        content = {"target": target, "scale": scale, "results": results, "published": published()}
-        emit("reproduce", started, None, content)
-    elif text:
-        files.write(plan.here / f"{target}.md", text)
-        print(f"\n{text}\n{plan.here / f'{target}.md'} written")
+    text, page = plan.page(), plan.here / f"{target}.md"
+    if text and not json:
+        files.write(page, text)
+    results = {path.stem: read(path) for path in sorted(plan.here.glob("*.json"))} if text else {}
+    content = {"target": target, "scale": scale, "results": results, "published": published()}
+    return Answer(content, ["", text, f"{page} written"] if text else [], json)
 
 
 def _run_step(words: tuple[str, ...], json: bool) -> None:

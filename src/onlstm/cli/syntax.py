@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.console import Json, Progress, emit, notice
+from onlstm.cli.console import Answer, Json, Progress, notice
 from onlstm.cli.inputs import Run, Threads, check_output, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError
@@ -51,14 +51,14 @@ def syneval(
         str, Parameter(help="in-vocabulary: only words that the runs know; emnlp2018: the words of the paper.")
     ] = "",
     options: Options = _DEFAULT,
-) -> None:
+) -> Answer:
     """Print the paper's Table 3: how often a run finds the grammatical sentence of Marvin & Linzen's pairs likelier.
 
     Sentences are read as `<eos> w1 … wn .` from a zero state; the words and the period are scored, and a tie is wrong.
     """
     from onlstm.paper.syntax import table3
 
-    _answer("syneval", partial(table3.task, lexicon=lexicon), run, pairs, options)
+    return _answer("syneval", partial(table3.task, lexicon=lexicon), run, pairs, options)
 
 
 @app.command
@@ -73,13 +73,14 @@ def blimp(
         ),
     ] = "own",
     options: Options = _DEFAULT,
-) -> None:
+) -> Answer:
     """Print how often a run finds the good sentence of BLiMP's pairs likelier, by paradigm and phenomenon."""
     from onlstm.paper.syntax import blimp
 
-    content = _answer("blimp", partial(blimp.task, reading=reading), run, path, options)
-    if content.unk_rate > 0.15 and reading == "own":
+    answer = _answer("blimp", partial(blimp.task, reading=reading), run, path, options)
+    if answer.content["unk_rate"] > 0.15 and reading == "own":
         notice("If the run was trained on tokenised text, --reading words splits off punctuation.")
+    return answer
 
 
 @app.command
@@ -88,18 +89,18 @@ def agreement(
     path: Annotated[Path, Parameter(help="Files NAME.text, .gold, .eval: a folder, a zip, or one of them.")],
     *,
     options: Options = _DEFAULT,
-) -> None:
+) -> Answer:
     """Print how often a run finds the right form of a verb likelier than the wrong one, given the words before it.
 
     Reads the sets of "Colorless green recurrent networks" (Gulordava et al. 2018) and of Linzen et al. 2016.
     """
     from onlstm.paper.syntax import agreement
 
-    _answer("agreement", agreement.task, run, path, options)
+    return _answer("agreement", agreement.task, run, path, options)
 
 
-def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | None, options: Options) -> Any:
-    """Return what the runs make of a task, after saving its result and printing a table or JSON."""
+def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | None, options: Options) -> Answer:
+    """Return what the runs make of a task, after saving its result."""
     started, out, scores = time.perf_counter(), options.out, options.scores
     set_threads(options.threads)
     check_output("--scores", scores, "scores.tsv", [pairs] if pairs else [])
@@ -126,15 +127,10 @@ def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | Non
     if out:
         seconds = time.perf_counter() - started
         save(out, kind=command, content=data, command=command_line(), seed=None, seconds=seconds)
-    if options.json:
-        emit(command, started, None, {key: value for key, value in data.items() if key != "runs"})
-        return content
-    names = ("1", "2") if content.compare else (str(run),)
-    for name, other in zip(names, page.runs_of(content), strict=True):
-        print(f"{f'{name}: ' if content.compare else ''}{other.run}, {other.model}")
-    about = [page.KNOWN, page.P] if content.compare else [page.KNOWN]
-    print(page.table(content, 2, names).text(), "", *page.notes(content, names), sep="\n")
-    print("\n".join(about).replace("*", ""))
+    names, number = (("1", "2"), "{}: ") if content.compare else ((str(run),), "")
+    lines = [f"{number.format(name)}{r.run}, {r.model}" for name, r in zip(names, page.runs_of(content), strict=True)]
+    lines += [page.table(content, 2, names).text(), "", *page.notes(content, names)]
+    lines += [about.replace("*", "") for about in (page.KNOWN, page.P)[: len(names)]]
     wrote = [f"{what} in {path}" for what, path in (("scores", scores), ("result", out)) if path]
-    print("; ".join([f"{time.perf_counter() - started:.0f} seconds", *wrote]))
-    return content
+    lines.append("; ".join([f"{time.perf_counter() - started:.0f} seconds", *wrote]))
+    return Answer({key: value for key, value in data.items() if key != "runs"}, lines, options.json)

@@ -1,6 +1,5 @@
 """The commands that look at a text before anything is trained on it: doctor, sentences."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from onlstm.cli.console import Json, emit
+from onlstm.cli.console import Answer, Json, put
 from onlstm.cli.inputs import Text, check_output, sources
 from onlstm.cli.main import app
 from onlstm.models import locate
@@ -32,19 +31,15 @@ def doctor(
     ] = 1,
     run: Annotated[Path | None, Parameter(help="Use this run's tokenizer and vocabulary.")] = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Look at a text before training: counts, unknown words, lengths, a sample, and how to solve each problem."""
     from onlstm.text.doctor import examine
     from onlstm.text.tokenizer import Tokenizer
 
-    started = time.perf_counter()
     tokenizer = Tokenizer.load(locate(run) / "tokenizer.json") if run else None
     config = TextConfig(profile=profile, vocab_size=vocab_size, min_count=min_count)
     diagnosis = examine(sources(*text), config, tokenizer=tokenizer)
-    if json:
-        emit("doctor", started, None, diagnosis)
-    else:
-        print(*page(diagnosis), sep="\n")
+    return Answer(diagnosis, page(diagnosis), json)
 
 
 def page(diagnosis: "Diagnosis") -> Iterator[str]:
@@ -88,7 +83,6 @@ def sentences(
 
     A sentence also ends with its line, unless the text is --wrapped. Headings of WikiText (= Title =) are left out.
     """
-    from onlstm import files
     from onlstm.text.sentences import paragraphs
     from onlstm.text.sentences import sentences as split
     from onlstm.text.sources import read_lines, text_files
@@ -96,9 +90,4 @@ def sentences(
     paths = text_files(sources(*text) or ("-",))
     check_output("--out", out, "sentences.txt", paths)
     texts = (paragraphs(read_lines(path)) if wrapped else read_lines(path) for path in paths)
-    rows = (sentence for lines in texts for line in lines for sentence in split(line))
-    if out:
-        files.write(out, lambda file: [file.write(f"{row}\n".encode()) for row in rows])
-        return
-    for row in rows:
-        print(row)
+    put((sentence for lines in texts for line in lines for sentence in split(line)), out)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Dict
 
-from onlstm.cli.console import Json, Progress, emit
+from onlstm.cli.console import Answer, Json, Progress
 from onlstm.cli.inputs import Text, Threads, command_line, set_threads, sources
 from onlstm.cli.main import app
 from onlstm.errors import UserError
@@ -61,7 +61,7 @@ def train(
     text: Annotated[TextConfig, _settings("text")] = TextConfig(),  # noqa: B008  (frozen)
     model: Annotated[LMConfig, _settings("model")] = LMConfig(),  # noqa: B008
     train: Annotated[TrainConfig, _settings("training")] = TrainConfig(),  # noqa: B008
-) -> None:
+) -> Answer | None:
     """Train a language model on text; the run folder holds the best model, a checkpoint, a log and the result.
 
     Settings that are not given are the recipe's. An interrupted run continues, bit for bit, with --resume.
@@ -70,7 +70,6 @@ def train(
     from onlstm.paper import language_modelling as task
     from onlstm.paper import results
 
-    started = time.perf_counter()
     set_threads(threads)
     run = out or Path("runs") / Path(recipe or "quick").stem
     about = {key: value for key, value in _base(recipe, run, resume).items() if key not in _SETTINGS}
@@ -85,21 +84,17 @@ def train(
         raise UserError(f"--recipe {recipe}: {run} has its own; leave it out with --resume")
     if os.environ.get("RANK", "0") != "0":  # one of torchrun's processes, and not the first
         task.run(request)
-        _end_process()
+        return None
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
         listeners = [epochs_shown(progress)] + ([_tensorboard(run)] if tensorboard else [])
         result = task.run(request, progress.say, listeners)
     if isinstance(result, int):  # a signal
         sys.exit(128 + result)
     assert result
-    if json:
-        emit("train", started, seed, {"run": run, "result": results.read(run / "result.json")})
-    else:
-        numbers = result.numbers
-        test = f", test {numbers.test_perplexity:.2f}" if numbers.test_perplexity else ""
-        print(f"Perplexity: valid {numbers.valid_perplexity:.2f}{test} (epoch {numbers.best_epoch}); model in {run}")
-    if "RANK" in os.environ:
-        _end_process()
+    numbers = result.numbers
+    test = f", test {numbers.test_perplexity:.2f}" if numbers.test_perplexity else ""
+    line = f"Perplexity: valid {numbers.valid_perplexity:.2f}{test} (epoch {numbers.best_epoch}); model in {run}"
+    return Answer({"run": run, "result": results.read(run / "result.json")}, [line], json, seed)
 
 
 def _with_recipe(command: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -188,10 +183,3 @@ def _tensorboard(folder: Path) -> "Listener":
             writer.flush()
 
     return write
-
-
-def _end_process() -> None:
-    """End a process of torchrun at once: now and then gloo's threads abort one while Python shuts down."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)

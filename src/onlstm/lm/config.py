@@ -1,15 +1,17 @@
-"""The shape of a language model and its regularisers. No torch here: the command line reads its help from it."""
+"""The shape of a language model, its regularisers, and how it writes. No torch here: the help is read from it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from onlstm.errors import UserError, at_least, nearest_divisors
+from onlstm.errors import UserError, at_least, at_least_one, nearest_divisors
 from onlstm.records import typed
 
 RNN = Literal["onlstm", "lstm"]
 Softmax = Literal["full", "bfloat16", "adaptive"]
 Scale = Literal["inverted", "original"]
+_MOST_WORDS = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +102,34 @@ class LMConfig:
             return self.hidden_size
         last = self.embedding_size if self.tied and not self.mos else self.hidden_size
         return (self.hidden_size,) * (self.num_layers - 1) + (last,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a `LanguageModel` writes text."""
+
+    words: int = 50
+    """Maximum number of words."""
+    count: int = 1
+    """Number of texts."""
+    temperature: float = 1.0
+    """Below 1 likely words become likelier, above 1 less so; 0 always takes the likeliest."""
+    top_k: int = 0
+    """Choose among the k likeliest words; 0: all."""
+    top_p: float = 1.0
+    """Choose among the fewest words that hold this share of the probability."""
+    unk: bool = False
+    """Allow `<unk>`."""
+    seed: int | None = None
+    """The same seed gives the same texts, and a larger count only adds some."""
+
+    def __post_init__(self) -> None:
+        at_least_one(words=self.words, count=self.count)
+        if self.words * self.count > _MOST_WORDS:
+            raise UserError(f"words {self.words}, count {self.count}: at most {_MOST_WORDS:,} words at once")
+        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
+            raise UserError(f"temperature {self.temperature}: a number of 0 or more is needed")
+        if self.top_k < 0:
+            raise UserError(f"top_k {self.top_k}: 0 (all words) or more is needed")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p {self.top_p}: more than 0 and at most 1 is needed")

@@ -1,55 +1,36 @@
 """Text from a language model, word by word: greedy, or drawn from what temperature, top_k and top_p leave."""
 
-import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from onlstm.errors import UserError, at_least_one
+from onlstm.lm.config import Sampling
 from onlstm.lm.model import LanguageModel, States
 from onlstm.lm.reader import evaluating, tokenizer_of, words_and_ids
-
-_MOST_WORDS = 10_000_000
 
 
 @torch.no_grad()
 def generate(
-    model: LanguageModel,
-    prompt: str | Sequence[str] = "",
-    *,
-    words: int = 50,
-    count: int = 1,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int | None = None,
-    unk: bool = False,
-    stop_at_eos: bool = True,
+    model: LanguageModel, prompt: str | Sequence[str] = "", *, stop_at_eos: bool = True, **sampling: Any
 ) -> list[list[str]]:
-    """Return `count` continuations of the prompt (without it), each of at most `words` words.
+    """Return continuations of the prompt (without it); the other options are the fields of `Sampling`.
 
     The model reads `<eos>` and the prompt from a zero state. A text ends before its first `<eos>`; without
-    `stop_at_eos` it goes on, and `<eos>` stands among its words. `<unk>` is never chosen, unless `unk`.
-
-    Args:
-        temperature: below 1 likely words become likelier, above 1 less so; 0 takes the likeliest each time.
-        top_k: choose among this many of the likeliest words; 0: among all.
-        top_p: choose among the fewest words that hold this share of the probability.
-        seed: the same seed and options give the same texts, and a larger count only adds some. None: other texts
-            at each call. Torch's own random numbers are neither used nor changed.
+    `stop_at_eos` it goes on, and `<eos>` stands among its words. Torch's own random numbers are neither used nor
+    changed.
     """
-    _check(words, count, temperature, top_k, top_p)
-    tokenizer = tokenizer_of(model)
+    how, tokenizer = Sampling(**sampling), tokenizer_of(model)
     generator = torch.Generator()
-    generator.seed() if seed is None else generator.manual_seed(seed)
-    chances = torch.rand(count, words, dtype=torch.float64, generator=generator)
+    generator.seed() if how.seed is None else generator.manual_seed(how.seed)
+    chances = torch.rand(how.count, how.words, dtype=torch.float64, generator=generator)
     _, prompt_ids = words_and_ids(tokenizer, prompt)
 
     def choose(log_p: Tensor, chances: Tensor) -> Tensor:
-        if not unk:
+        if not how.unk:
             log_p[:, tokenizer.unk_id] = -torch.inf
-        return _choose(log_p, chances.to(log_p.device), temperature, top_k, top_p)
+        return _choose(log_p, chances.to(log_p.device), how.temperature, how.top_k, how.top_p)
 
     with evaluating(model):
         texts = _texts(model, [tokenizer.eos_id, *prompt_ids], chances, choose, stop_at_eos)
@@ -105,15 +86,3 @@ def _choose(log_p: Tensor, chances: Tensor, temperature: float, top_k: int, top_
     place = torch.searchsorted(sums, chances[:, None] * sums[:, -1:], right=True)
     place = place.clamp(max=(sums < sums[:, -1:]).sum(-1, keepdim=True))  # rounding must not pick what has no share
     return (place if words is None else words.gather(1, place))[:, 0]
-
-
-def _check(words: int, count: int, temperature: float, top_k: int, top_p: float) -> None:
-    at_least_one(words=words, count=count)
-    if words * count > _MOST_WORDS:
-        raise UserError(f"words {words}, count {count}: at most {_MOST_WORDS:,} words at once")
-    if not (temperature >= 0 and math.isfinite(temperature)):
-        raise UserError(f"temperature {temperature}: a number of 0 or more is needed")
-    if top_k < 0:
-        raise UserError(f"top_k {top_k}: 0 (all words) or more is needed")
-    if not 0 < top_p <= 1:
-        raise UserError(f"top_p {top_p}: more than 0 and at most 1 is needed")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from onlstm import files
 from onlstm.paper import training_result
 from onlstm.paper.logic import page as logic
-from onlstm.paper.logic.content import Content as Logic
+from onlstm.paper.logic.content import Experiment as Logic
 from onlstm.paper.parsing import table as parsing
 from onlstm.paper.parsing.content import Content as Parsing
 from onlstm.paper.published import published

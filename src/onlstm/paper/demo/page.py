@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onlstm import draw
 from onlstm.lm.model import LanguageModel
-from onlstm.paper.parsing.content import Row as ParsingRow
+from onlstm.paper.parsing.content import Row
 from onlstm.paper.tables import Table, number
 from onlstm.parser import Parser
 from onlstm.trees.decode import Decoder
@@ -32,17 +32,6 @@ class Headline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """A system's score on the test sentences."""
-
-    system: str
-    layer: int | None
-    decoder: str | None
-    f1: float
-    n: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Demo:
     """What `onlstm demo --json` prints."""
 
@@ -51,15 +40,15 @@ class Demo:
     best_trivial: float
     """The best F1 of trees that know nothing of the words."""
     rows: Sequence[Row]
+    """The scores of all systems on the test sentences, as `onlstm evaluate` has them."""
     report: Path
 
     @classmethod
-    def of(cls, scores: Sequence[ParsingRow], report: Path) -> "Demo":
+    def of(cls, rows: Sequence[Row], report: Path) -> "Demo":
         """Return the result of these scores."""
-        rows = [Row(**{name: getattr(score, name) for name in Row.__annotations__}) for score in scores]
-        f1 = next(row.f1 for row in rows if (row.system, row.layer, row.decoder) == ("onlstm", LAYER, DECODER))
-        trivial = max(row.f1 for row in rows if row.system in ("left", "right", "balanced", "random"))
-        headline = Headline(layer=LAYER, decoder=DECODER, f1=f1)
+        f1 = {(row.system, row.layer, row.decoder): row.f1 or 0.0 for row in rows}
+        trivial = max(f1[system, None, None] for system in ("left", "right", "balanced", "random"))
+        headline = Headline(layer=LAYER, decoder=DECODER, f1=f1["onlstm", LAYER, DECODER])
         return cls(rule=RULE, headline=headline, best_trivial=trivial, rows=rows, report=report)
 
     def __str__(self) -> str:
@@ -68,24 +57,16 @@ class Demo:
             f"layer {LAYER}, decoder {DECODER}; best of left, right, balanced and random: {self.best_trivial:.1f}."
         )
 
-
-def table(scores: Sequence[ParsingRow]) -> Table:
-    """Return the scores with what tells a parser from a layer that says nothing: ties and F1 to right-branching."""
-    rows = [
-        [
-            _NAMES.get(row.system, row.system),
-            str(row.layer or ""),
-            row.decoder or "",
-            *(number(value) for value in (row.f1, row.ties, row.f1_to_right)),
-        ]
-        for row in scores
-    ]
-    return Table(head=["trees of", "layer", "decoder", "F1", "ties %", "to right"], rows=rows)
+    def table(self) -> Table:
+        """Return the scores with what tells a parser from a layer that says nothing: ties and F1 to right-branching."""
+        head = ["trees of", "layer", "decoder", "F1", "ties %", "to right"]
+        names = [[_NAMES.get(row.system, row.system), str(row.layer or ""), row.decoder or ""] for row in self.rows]
+        numbers = [map(number, (row.f1, row.ties, row.f1_to_right)) for row in self.rows]
+        return Table(head=head, rows=[[*left, *right] for left, right in zip(names, numbers, strict=True)])
 
 
 def page(
     demo: Demo,
-    scores: Table,
     gold: Sequence[Tree],
     model: LanguageModel,
     losses: Mapping[str, Mapping[int, float]],
@@ -112,7 +93,8 @@ def page(
     parser = Parser(model, layer=LAYER, decoder=DECODER)
     chosen = sorted(gold, key=lambda tree: abs(len(tree.words) - 10))[:_SHOWN]
     diagrams = [diagram for tree in chosen if (diagram := parser.diagram(tree.words, tree))]
-    head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in (scores.head, *scores.rows))
+    table = demo.table()
+    head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in (table.head, *table.rows))
     lines = "".join(f"<tr>{cells}</tr>" for cells in (head.replace("td>", "th>"), *body))
     return draw.page(
         "An ON-LSTM finds the trees of a grammar",

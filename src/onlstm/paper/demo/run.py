@@ -23,10 +23,9 @@ from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.paper.demo.grammar import Grammar
-from onlstm.paper.demo.page import DECODER, LAYER, RULE, Demo, page, table
+from onlstm.paper.demo.page import DECODER, LAYER, RULE, Demo, page
 from onlstm.paper.parsing.alignment import Reading
 from onlstm.paper.parsing.rows import Forest, baselines, forests, rows, untrained
-from onlstm.paper.tables import Table
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
@@ -96,8 +95,8 @@ def run(
     out: Path = Path("demo"),
     say: Callable[[str], None] = lambda line: None,
     listeners: Sequence[fit.Listener] = (),
-) -> tuple[Demo, Table]:
-    """Train both models, write the report, and return the scores of their trees, as data and as a table.
+) -> Demo:
+    """Train both models, write the report, and return the scores of their trees.
 
     Args:
         grammar: a file; by default, the English one.
@@ -107,13 +106,13 @@ def run(
     """
     if not 0 < minutes < 1e6:
         raise UserError(f"minutes {minutes:g}: a number above 0 is needed")
-    rules = Grammar.load(grammar)
+    settings, rules = _settings(seed), Grammar.load(grammar)
     share = min(1.0, PASSES * minutes / MINUTES)  # of the text, if there is no time for a pass over all
     corpus = Corpus.of_grammar(rules, seed, max(2000, int(20_000 * share)))
     files.make_folder(out)
     say(f"{len(corpus.train):,} sentences, {len(rules.words)} words, no trees; {len(corpus.test)} others to parse.")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
-        job = _planned(_job(rules, corpus, seed, Path(work) / "onlstm"), minutes)
+        job = _planned(_job(rules, corpus, settings, Path(work) / "onlstm"), minutes)
         other = replace(job, model=replace(job.model, rnn="lstm"), folder=Path(work) / "lstm")
         say(f"ON-LSTM and LSTM, {job.model.num_layers} layers of {job.model.hidden_size}, a process each.")
         beside = _spawn(_train_beside, (other,), join=False, daemon=True)
@@ -133,18 +132,21 @@ def run(
     model.save(out / "model")
     scores = rows(corpus.test, _forests(model, lstm, corpus.test, seed), RULE, ["all"])
     demo = Demo.of(scores, out / "report.html")
-    files.write(demo.report, page(demo, table(scores), corpus.test, model, curves, f1))
-    return demo, table(scores)
+    files.write(demo.report, page(demo, corpus.test, model, curves, f1))
+    return demo
 
 
-def _job(grammar: Grammar, corpus: Corpus, seed: int, folder: Path) -> _Job:
+def _settings(seed: int) -> Recipe:
+    with resources.as_file(resources.files("onlstm.paper.demo") / "demo.yaml") as file:
+        return Recipe.of({**recipe.read(str(file)), "seed": seed})
+
+
+def _job(grammar: Grammar, corpus: Corpus, settings: Recipe, folder: Path) -> _Job:
     tokenizer = Tokenizer.of_words([UNK, EOS, *grammar.words])
 
     def ids(sentences: Iterable[tuple[str, ...]]) -> np.ndarray:
         return np.array([id for words in sentences for id in (*tokenizer.ids(words), tokenizer.eos_id)], np.int32)
 
-    with resources.as_file(resources.files("onlstm.paper.demo") / "demo.yaml") as file:
-        settings = Recipe.of({**recipe.read(str(file)), "seed": seed})
     valid = ids(tree.words for tree in corpus.valid)
     return _Job(
         model=replace(settings.model, vocab_size=len(tokenizer)),
@@ -152,7 +154,7 @@ def _job(grammar: Grammar, corpus: Corpus, seed: int, folder: Path) -> _Job:
         words=tokenizer.vocabulary,
         text=ids(corpus.train),
         valid=valid,
-        seed=seed,
+        seed=settings.seed,
         folder=folder,
     )
 

@@ -1,7 +1,11 @@
 """The settings of `onlstm logic`. No torch here: the command line reads its help from it."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from onlstm.errors import UserError, at_least
 from onlstm.paper.logic.formulas import VOCABULARY
@@ -27,7 +31,7 @@ class Source:
 class ModelConfig:
     """Sizes of a classifier of pairs; the defaults are the paper's."""
 
-    encoder: str = "onlstm"
+    encoder: Annotated[str, Parameter(show=False)] = "onlstm"
     """Comes from --encoder."""
     embedding_size: int = 128
     """Size of the token embeddings."""
@@ -81,3 +85,53 @@ class TrainConfig(FitConfig):
         at_least(self, "train.", patience=0, eps=0)
         if not 0 <= self.beta1 < 1:
             raise UserError(f"train.beta1 {self.beta1}: from 0 to less than 1 is needed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to train, and on which pairs; the docstrings of the fields are the help of the command."""
+
+    data: Path | None = None
+    """Folder or archive with files train0 … test12 (default: pairs are generated)."""
+    encoder: tuple[str, ...] | None = None
+    """onlstm, lstm, tree-lstm, majority, or module:name of your own (default: these four)."""
+    seeds: int | None = None
+    """Seeds per encoder (default: 3)."""
+    seed: int = 0
+    """The first seed."""
+    max_train_ops: int = Source.max_train_ops
+    """Train on formulas of at most this many operators."""
+    pairs: int = Source.pairs
+    """Pairs to generate without --data."""
+    epochs: int | None = None
+    """Passes over the pairs (default: 50)."""
+    out: Path = Path("runs/logic")
+    """Run folder, with a subfolder for each encoder and seed."""
+    resume: bool = False
+    """Continue the run in --out, with its settings."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "", seed=0, **({} if self.seeds is None else {"seeds": 1}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Options):
+    """All that `onlstm logic` was asked for; to continue a run, settings that have their default are the run's."""
+
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    typed: Collection[str] = ()
+    """Settings that count although they have their default."""
+    command: str = ""
+    """As the user typed it, for result.json."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epochs is not None:
+            object.__setattr__(self, "train", replace(self.train, epochs=self.epochs))
+
+    @property
+    def source(self) -> Source:
+        """Where the pairs come from."""
+        path = str(self.data.resolve()) if self.data else None
+        return Source(path=path, pairs=self.pairs, max_train_ops=self.max_train_ops)

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from onlstm.paper.logic.config import Source
+from onlstm.records import plain
 
 LENGTHS = range(1, 13)
+MAJORITY = "majority"
+_TRAINED = ("best_epoch", "seconds", "parameters", "settings", "command")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +59,16 @@ class Experiment:
     data: Source
     encoders: Mapping[str, Sequence[Row]]
     published: Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Content(Experiment):
-    """A result file."""
-
     figure: str | None = None
-    """A picture of the curves, relative to the repository."""
+    """Of a result file: a picture of the curves, relative to the repository."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data: the majority's row has nothing of a training, the others have no relation."""
+        data: dict[str, Any] = plain(self)
+        for name, rows in data["encoders"].items():
+            for row, key in product(rows, _TRAINED if name == MAJORITY else ("relation",)):
+                del row[key]
+        return {key: value for key, value in data.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from onlstm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
 from onlstm.paper import results
 from onlstm.paper.logic import formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
-from onlstm.paper.logic.config import ModelConfig, Source, TrainConfig
-from onlstm.paper.logic.content import Evaluation, Experiment, OtherRow, Prediction, Row, Tested
+from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
+from onlstm.paper.logic.content import MAJORITY, Evaluation, Experiment, OtherRow, Prediction, Row, Tested
 from onlstm.paper.logic.data import Data, Say, renaming
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.paper.published import published
@@ -30,39 +31,18 @@ from onlstm.records import plain, typed
 from onlstm.train import checkpoint, fit
 from onlstm.train.fit import Listener
 
-MAJORITY = "majority"
 ENCODERS, SEEDS = ("onlstm", "lstm", "tree-lstm"), 3
 _FREE = ("epochs", "checkpoint_minutes", "log_steps")
 """Settings that may change when a training continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What to train, how, and on which pairs."""
+class Job:
+    """One encoder and seed, as config.json in its folder describes it."""
 
     model: ModelConfig = ModelConfig()  # noqa: RUF009  (frozen)
     source: Source = Source()  # noqa: RUF009
     train: TrainConfig = TrainConfig()  # noqa: RUF009
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request(Settings):
-    """What `onlstm logic` was asked for; with `resume`, settings that have their default are those of the run."""
-
-    out: Path
-    encoders: Sequence[str] = ()
-    seeds: Sequence[int] = ()
-    epochs: int | None = None
-    """Instead of those of `train`."""
-    resume: bool = False
-    command: str = ""
-    """As the user typed it, for result.json."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(Settings):
-    """One encoder and seed, as config.json in its folder describes it."""
-
     seed: int = 0
     command: str = ""
     """The one that began it."""
@@ -158,11 +138,11 @@ def _wanted(request: Request) -> dict[Path, Job]:
     """Return what is to be trained, by folder, each with its settings."""
     begun = jobs(request.out) if request.resume else {}
     base = next(iter(begun.values()), Job())
-    names = [name for name in request.encoders or ENCODERS if name != MAJORITY]
-    keys = [(name, seed) for name in names for seed in request.seeds or range(SEEDS)]
-    if not request.seeds:
-        here = [(job.model.encoder, job.seed) for job in begun.values()]
-        keys = [key for key in here if not request.encoders or key[0] in request.encoders] or keys
+    names = [name for name in request.encoder or ENCODERS if name != MAJORITY]
+    chosen = request.seeds is not None or request.seed > 0
+    seeds = range(request.seed, request.seed + (request.seeds or SEEDS))
+    here = [(job.model.encoder, job.seed) for job in begun.values() if not chosen]
+    keys = [key for key in here if not request.encoder or key[0] in names] or list(product(names, seeds))
     wanted = {}
     for name, seed in dict.fromkeys(keys):
         folder = request.out / f"{name.replace(':', '.')}-{seed}"
@@ -173,16 +153,16 @@ def _wanted(request: Request) -> dict[Path, Job]:
 
 
 def _updated(job: Job, request: Request, folder: Path | None) -> Job:
-    """Return a job with the settings of the request that are not defaults; few may change if it has a folder."""
-    epochs = {} if request.epochs is None else {"epochs": request.epochs}
+    """Return a job with the settings of the request that are no defaults or were typed; few may change in a folder."""
     for part in ("source", "model", "train"):
-        settings = getattr(job, part)
-        changes = _differences(getattr(request, part), getattr(Settings(), part)) | (epochs if part == "train" else {})
+        before, asked = getattr(job, part), getattr(request, part)
+        changes = _differences(asked, getattr(Job(), part))
+        typed = {key for key in vars(asked) if key in request.typed or f"{part}.{key}" in request.typed}
+        changes |= {key: getattr(asked, key) for key in typed}
         for key, value in changes.items():
-            if folder and key not in _FREE and value != getattr(settings, key):
-                was = getattr(settings, key)
+            if folder and key not in _FREE and value != (was := getattr(before, key)):
                 raise UserError(f"{folder}: {part}.{key} was {was}, not {value}; name another --out")
-        job = replace(job, **{part: replace(settings, **changes)})
+        job = replace(job, **{part: replace(before, **changes)})
     return job
 
 
@@ -244,7 +224,7 @@ def _save(
     experiment = Experiment(data=replace(source, path=name), encoders=rows, published=quoted)
     about: Any = {"kind": "logic", "name": folder.name, "command": command, "seed": seed}
     about["seconds"] = sum(row.seconds for encoder in rows.values() for row in encoder)
-    results.save(folder / "result.json", content=plain(experiment), **about)
+    results.save(folder / "result.json", content=experiment.plain(), **about)
     return experiment
 
 

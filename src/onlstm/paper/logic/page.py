@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from onlstm.paper.logic.content import Content
+from onlstm.paper.logic.content import Experiment
 from onlstm.paper.logic.figure import accuracies, trainings
 from onlstm.paper.results import Result
 from onlstm.paper.tables import named
 
-Results = Sequence[Result[Content]]
+Results = Sequence[Result[Experiment]]
 
 
 def summary(results: Results) -> list[str]:
@@ -25,15 +25,15 @@ def details(results: Results) -> list[str]:
     return [block for pairs, group in groups for block in (f"### {pairs}", trainings(_named(group)).markdown())]
 
 
-def commands(result: Result[Content]) -> list[str]:
+def commands(result: Result[Experiment]) -> list[str]:
     """Return the commands that began the trainings: those that continued them name no settings."""
     rows = [row for rows in result.content.encoders.values() for row in rows]
     return list(dict.fromkeys(row.command for row in rows if row.command)) or [result.origin.command]
 
 
-def _by_pairs(results: Results) -> list[tuple[str, list[Result[Content]]]]:
+def _by_pairs(results: Results) -> list[tuple[str, list[Result[Experiment]]]]:
     """Return the results on each set of pairs, those with most encoders first."""
-    sets: dict[str, list[Result[Content]]] = {}
+    sets: dict[str, list[Result[Experiment]]] = {}
     for result in sorted(results, key=lambda result: -len(result.content.encoders)):
         data, rows = result.content.data, [row for rows in result.content.encoders.values() for row in rows]
         name = named(data.path) if data.path else f"{data.pairs:,} generated pairs"
@@ -43,5 +43,5 @@ def _by_pairs(results: Results) -> list[tuple[str, list[Result[Content]]]]:
     return list(sets.items())
 
 
-def _named(group: Results) -> dict[str, Content]:
+def _named(group: Results) -> dict[str, Experiment]:
     return {result.file: result.content for result in group}
