@@ -1,15 +1,10 @@
 """`onlstm logic` as a user types it: the table, keys of JSON, one line for a mistake."""
 
-import io
 import json
-import sys
-from contextlib import redirect_stderr, redirect_stdout
-from typing import NamedTuple
 
 import pytest
 
-import onlstm.cli.logic  # noqa: F401  (registers the command)
-from onlstm.cli.main import main
+from helpers import onlstm
 
 COMMON = {"command", "version", "argv", "seed", "seconds"}
 ROW = {"seed", "epochs", "valid", "by_length", "n", "seconds_per_epoch"}
@@ -17,21 +12,8 @@ QUICK = ["--pairs", "800", "--epochs", "1", "--threads", "1", "--model.hidden-si
 PAIRS = "<\t( p ( and q ) )\tq\n^\tp\t( not p )\n#\tp\tq\n"
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 def logic(*args):
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["onlstm", "logic", *map(str, args)])
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-    return Done(code, out.getvalue(), err.getvalue())
+    return onlstm("logic", *args)
 
 
 @pytest.fixture(scope="module")

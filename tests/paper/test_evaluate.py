@@ -239,7 +239,7 @@ def test_mistakes_get_one_line(tmp_path, bank):
         ([folder, bank, "--layers", "4"], "layer '4': there are 1, 2, 3"),
         ([folder, bank, "--split", "test"], "split test"),
         ([folder, bank, "--strict"], "bank.mrg:7: markup only"),
-        ([folder, bank, "--max-len", "0"], "max_len 0"),
+        ([folder, bank, "--max-len", "0"], "--max-len 0"),
         ([folder, bank, "--dev", bank], "all of its sentences are in the treebank to be scored"),
         ([folder, folder, bank], "named twice"),
         ([folder, bank, "--dev", tmp_path / "none"], "--dev"),

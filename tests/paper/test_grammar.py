@@ -160,7 +160,7 @@ def test_a_file_is_read(tmp_path):
     assert Grammar.load(file).words == ["a", "b", "c"]
     file.write_bytes(b"S -> \xff")
     for path, message in [
-        (file, "not a text file in UTF-8"),
+        (file, "not UTF-8"),
         (tmp_path, "Is a directory"),
         (tmp_path / "x", "No such"),
     ]:

@@ -176,7 +176,7 @@ def test_resume_keeps_what_is_done(learnt):
     with pytest.raises(UserError, match=r"onlstm-0: model\.hidden_size was 40, not 50"):
         run(Request(out=out, resume=True, model=ModelConfig(hidden_size=50)))
     with pytest.raises(UserError, match=r"onlstm-0: model\.dropout was 0.0, not 0.2"):  # the default
-        run(Request(out=out, resume=True, typed={"model.dropout"}))
+        run(Request(out=out, resume=True, typed=frozenset(["model.dropout"])))
     with pytest.raises(UserError, match="onlstm-0: there is a run already: continue it with --resume"):
         run(Request(out=out, pairs=600, encoder=("onlstm",), seeds=1))
 

@@ -145,11 +145,11 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, changes, message):
 def test_a_real_run_can_be_reported(tmp_path):
     pytest.importorskip("torch")
     from onlstm.paper.logic import experiment
-    from onlstm.paper.logic.config import ModelConfig, Source
+    from onlstm.paper.logic.config import ModelConfig, Request
 
-    quick = {"source": Source(pairs=400), "model": ModelConfig(hidden_size=8, chunk_size=2), "epochs": 1}
-    request = {"encoders": ["onlstm", "majority"], "seeds": [0], **quick}
-    experiment.run(experiment.Request(out=tmp_path / "run", command="onlstm logic …", **request))
+    quick = {"pairs": 400, "model": ModelConfig(hidden_size=8, chunk_size=2), "epochs": 1}
+    request = {"encoder": ("onlstm", "majority"), "seeds": 1, **quick}
+    experiment.run(Request(out=tmp_path / "run", command="onlstm logic …", **request))
     text = page(tmp_path, logic=json.loads((tmp_path / "run" / "result.json").read_text()))
     assert cells(text, "validation")["ON-LSTM", "logic"][-1] == "hidden_size 8, chunk_size 2"
     assert "- logic: `onlstm logic …`\n" in text

@@ -40,8 +40,8 @@ from onlstm.errors import UserError
 from onlstm.folder import TOKENIZER
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
-from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.reader import walk
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import States, walk
 from onlstm.lm.softmax import FullSoftmax
 from onlstm.models import locate
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer

@@ -1,14 +1,13 @@
 """The command induce."""
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from onlstm.cli.console import Json, Progress, emit, many
+from onlstm.cli.console import Answer, Json, Progress, many
 from onlstm.cli.inputs import Text, Threads, command_line, sources
 from onlstm.cli.main import app
 from onlstm.induction.config import InductionText
@@ -33,7 +32,7 @@ def induce(
     threads: Threads = None,
     json: Json = False,
     text: Annotated[InductionText, Parameter(group="Settings of the text")] = InductionText(),  # noqa: B008  (frozen)
-) -> None:
+) -> Answer:
     """Learn a grammar from raw text, one sentence per line, that parses like any other run.
 
     Small ON-LSTMs are trained as language models. All their trees, of every layer and by both decoders, teach the first
@@ -45,7 +44,6 @@ def induce(
     from onlstm.induction.pipeline import induce
     from onlstm.induction.processes import Interrupted
 
-    started = time.perf_counter()
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
         try:
             result = induce(
@@ -66,10 +64,8 @@ def induce(
         except Interrupted as interrupted:
             progress.say(f"Stopped; all is saved in {out}: continue with `onlstm induce --resume --out {out}`")
             sys.exit(128 + interrupted.signal)
-    if json:
-        emit("induce", started, seed or 0, {"stages": result.stages, "run": out})
-    else:
-        print(f'The grammar is in {out}: try `onlstm parse {out} "the old man saw a dog"`')
+    line = f'The grammar is in {out}: try `onlstm parse {out} "the old man saw a dog"`'
+    return Answer({"stages": result.stages, "run": out}, [line], json, seed or 0)
 
 
 def _listener(progress: Progress) -> "Listener":

@@ -42,7 +42,7 @@ def logic(
     if words or eval:
         usage = '`--eval RUN FILES` or `--predict RUN "( not a )" "b"`'
         raise UserError(f"{words[0] if words else '--eval'}: write {usage}, not both")
-    typed = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in sys.argv}
+    typed = frozenset(word.partition("=")[0].lstrip("-").replace("-", "_") for word in sys.argv)
     return _train(Request(**vars(options), model=model, train=train, typed=typed, command=command_line()), json)
 
 

@@ -19,7 +19,7 @@ class LMConfig:
     """The shape of a `LanguageModel` and its regularisers; the defaults are the paper's for the Penn Treebank."""
 
     vocab_size: int = 0
-    """Number of words, including `<unk>` and `<eos>`; a `LanguageModel` needs some."""
+    """Number of words, including `<unk>` and `<eos>`; in training it comes from the text."""
     rnn: RNN = "onlstm"
     """The layers; everything else is the same."""
     embedding_size: int = 400

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from onlstm.lm.config import Sampling
-from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.reader import evaluating, tokenizer_of, words_and_ids
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import States, evaluating, tokenizer_of, words_and_ids
 
 
 @torch.no_grad()

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from onlstm import folder as store
-from onlstm._layout import State
 from onlstm.cell import Distances, MasterGates
 from onlstm.errors import UserError
 from onlstm.layer import ONLSTM, Scanned
@@ -22,28 +21,12 @@ from onlstm.lm import reader
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 from onlstm.lm.lstm import LSTM
+from onlstm.lm.reader import Encoded, States
 from onlstm.lm.softmax import AdaptiveSoftmax, FullSoftmax, Head, MixtureSoftmax
 from onlstm.models import locate
 
 if TYPE_CHECKING:
     from onlstm.lm.score import SentenceScore
-
-States = tuple[State, ...]
-"""One (h, c) of (1, B, H) for each layer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Encoded:
-    """What the layers make of ids (T, B)."""
-
-    hidden: Tensor
-    """The output of the last layer computed, (T, B, H)."""
-    state: States
-    """To continue from."""
-    distances: Distances | None
-    """`.forget` and `.input`, (L, T, B); of LSTM layers None unless asked for."""
-    master_gates: tuple[MasterGates, ...]
-    """`.forget` and `.input` of each layer, (T, B, M); empty unless asked for, and for LSTM layers."""
 
 
 @dataclass(frozen=True, kw_only=True)

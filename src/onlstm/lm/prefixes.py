@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.reader import evaluating, tokenizer_of
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import States, evaluating, tokenizer_of
 from onlstm.lm.softmax import FullSoftmax, Head, slices
 
 Tile = Callable[[Tensor], Tensor]

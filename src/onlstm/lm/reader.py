@@ -15,15 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onlstm._layout import State
 from onlstm.cell import Distances, MasterGates
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 
 if TYPE_CHECKING:
-    from onlstm.lm.model import Encoded, LanguageModel, States
+    from onlstm.lm.model import LanguageModel
 
 T = TypeVar("T")
+States = tuple[State, ...]
+"""One (h, c) of (1, B, H) for each layer."""
 Layers = int | str | Sequence[int | str]
 """A layer by its number from 1, as "middle" or as "last"; or several, in a list or as "1,2"."""
 
@@ -32,8 +35,25 @@ CHUNK_SENTENCES, CHUNK_WORDS = 10_000, 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """T words of B sentences, read side by side: whole sentences, or a window of long ones."""
+class Encoded:
+    """What the layers make of ids (T, B)."""
+
+    hidden: Tensor
+    """The output of the last layer computed, (T, B, H)."""
+    state: States
+    """To continue from."""
+    distances: Distances | None
+    """`.forget` and `.input`, (L, T, B); of LSTM layers None unless asked for."""
+    master_gates: tuple[MasterGates, ...]
+    """`.forget` and `.input` of each layer, (T, B, M); empty unless asked for, and for LSTM layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Encoded):
+    """T words of B sentences, read side by side: whole sentences, or a window of long ones.
+
+    Distances and master gates are on the CPU, and there only if they were asked for.
+    """
 
     sentences: list[int]
     """Positions of the sentences among those given, the longest first."""
@@ -41,12 +61,6 @@ class Batch:
     """How many of the T words each sentence has; the rest is padding."""
     following: Tensor
     """Ids of the words after those read, (T, B); `<eos>` after the last."""
-    hidden: Tensor
-    """Output of the last layer computed, (T, B, H)."""
-    distances: Distances | None
-    """`.forget` and `.input`, (L, T, B), on the CPU; None unless asked for."""
-    master_gates: tuple[MasterGates, ...]
-    """`.forget` and `.input` of each layer, (T, B, M), on the CPU; empty unless asked for, and for an LSTM."""
 
     @property
     def real(self) -> Tensor:
@@ -79,7 +93,7 @@ def _windows(
     model: "LanguageModel",
     sentences: Sequence[Sequence[int]],
     batch: list[int],
-    start: "States",
+    start: States,
     steps: int,
     options: dict[str, Any],
 ) -> Iterator[Batch]:
@@ -98,6 +112,7 @@ def _windows(
             lengths=[min(length, end) - begin for length in lengths[:live]],
             following=ids[begin + 1 : end + 1, :live],
             hidden=encoded.hidden,
+            state=encoded.state,
             distances=_finite(encoded.distances) if options["distances"] and encoded.distances else None,
             master_gates=tuple(MasterGates(pair.forget.cpu(), pair.input.cpu()) for pair in encoded.master_gates),
         )
@@ -107,11 +122,11 @@ def walk(
     model: "LanguageModel",
     ids: Tensor,
     lengths: Sequence[int],
-    state: "States",
+    state: States,
     ends: Iterable[int],
     masks: Callable[[], Masks | None] = lambda: None,
     **options: Any,
-) -> "Iterator[tuple[int, Encoded]]":
+) -> Iterator[tuple[int, Encoded]]:
     """Yield where a part of columns of ids (T, B), longest first, begins, and what `LanguageModel.encode` returns.
 
     The parts run from one of `ends` to the next; columns that have ended are no longer computed.
@@ -132,7 +147,7 @@ def _finite(distances: Distances) -> Distances:
     return on_cpu
 
 
-def after_eos(model: "LanguageModel", layers: int | None = None) -> "tuple[Tensor, States]":
+def after_eos(model: "LanguageModel", layers: int | None = None) -> tuple[Tensor, States]:
     """Return the output (1, H) and the states, where every sentence starts, after `<eos>` read from a zero state."""
     eos = torch.tensor([[tokenizer_of(model).eos_id]], device=model.embedding.weight.device)
     encoded = model.encode(eos, layers=layers)

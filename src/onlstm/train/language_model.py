@@ -15,8 +15,8 @@ import torch
 
 from onlstm.errors import UserError
 from onlstm.lm.dropout import Masks
-from onlstm.lm.model import LanguageModel, States
-from onlstm.lm.reader import window
+from onlstm.lm.model import LanguageModel
+from onlstm.lm.reader import States, window
 from onlstm.lm.score import evaluate
 from onlstm.train import fit
 from onlstm.train.averaging import Averages, stalled, swapped

@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from onlstm import files
 from onlstm.errors import UserError
 from onlstm.trees.tree import Node, Tree
 
@@ -78,12 +79,7 @@ class Grammar:
         """Return the grammar of a file; by default, of English."""
         if path is None:
             return cls.of_text((resources.files("onlstm.paper.demo") / "english.txt").read_text("utf-8"), "english")
-        try:
-            return cls.of_text(path.read_text("utf-8-sig"), str(path))
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise UserError(f"{path}: not a text file in UTF-8") from None
+        return cls.of_text(files.read(path), str(path))
 
     @classmethod
     def of_text(cls, text: str, source: str = "grammar") -> "Grammar":

@@ -1,6 +1,5 @@
 """The settings of `onlstm logic`. No torch here: the command line reads its help from it."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -120,8 +119,8 @@ class Request(Options):
 
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
-    typed: Collection[str] = ()
-    """Settings that count although they have their default."""
+    typed: frozenset[str] = frozenset()
+    """Names of options: their settings count although they have their default."""
     command: str = ""
     """As the user typed it, for result.json."""
 

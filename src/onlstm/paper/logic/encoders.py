@@ -45,17 +45,25 @@ class Dropout(nn.Dropout):
         return input * ((torch.rand_like(input) >= self.p) / (1 - self.p)) if self.training and self.p else input
 
 
-class Recurrent(nn.Module):
+class _Encoder(nn.Module):
+    """What encoders begin with: embeddings of the tokens, and dropout."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.size = config.hidden_size
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.dropout = Dropout(config.dropout)
+
+
+class Recurrent(_Encoder):
     """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and equal prefixes are computed once.
 
     Formulas are read up to each of `_CUTS` in turn, those that are still equal there as one (and with one dropout).
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.size = config.hidden_size
-        self.embedding = _embedding(config)
-        self.dropout = Dropout(config.dropout)
+        super().__init__(config)
         sizes = config.embedding_size, config.hidden_size, config.num_layers
         between = config.dropout if config.num_layers > 1 else 0.0
         self.rnn: nn.RNNBase
@@ -140,7 +148,7 @@ def _parts(formulas: Sequence[Tensor]) -> tuple[list[_Part], Tensor]:
     return parts, torch.from_numpy(places)
 
 
-class TreeLSTM(nn.Module):
+class TreeLSTM(_Encoder):
     """The binary Tree-LSTM of Tai et al. 2015, composing along the brackets it is given: an upper bound.
 
     All nodes at the same depth are computed together, the deepest first, so a level needs the one below it only. Equal
@@ -148,10 +156,7 @@ class TreeLSTM(nn.Module):
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.size = config.hidden_size
-        self.embedding = _embedding(config)
-        self.dropout = Dropout(config.dropout)
+        super().__init__(config)
         self.leaf = nn.Linear(config.embedding_size, 3 * self.size)
         self.compose = nn.Linear(2 * self.size, 5 * self.size)
 
@@ -252,9 +257,3 @@ def build(config: ModelConfig) -> nn.Module:
     if not isinstance(encoder, nn.Module) or not isinstance(getattr(encoder, "size", None), int):
         raise UserError(f"--encoder {config.encoder}: it should make a torch.nn.Module with a whole number `size`")
     return encoder
-
-
-def _embedding(config: ModelConfig) -> nn.Embedding:
-    embedding = nn.Embedding(config.vocab_size, config.embedding_size)
-    nn.init.uniform_(embedding.weight, -0.1, 0.1)
-    return embedding

@@ -157,7 +157,7 @@ def _updated(job: Job, request: Request, folder: Path | None) -> Job:
     for part in ("source", "model", "train"):
         before, asked = getattr(job, part), getattr(request, part)
         changes = _differences(asked, getattr(Job(), part))
-        typed = {key for key in vars(asked) if key in request.typed or f"{part}.{key}" in request.typed}
+        typed = {key for key in vars(asked) if {f"{part}.{key}", key if part != "model" else ""} & request.typed}
         changes |= {key: getattr(asked, key) for key in typed}
         for key, value in changes.items():
             if folder and key not in _FREE and value != (was := getattr(before, key)):
