@@ -19,9 +19,12 @@ from onlstm.models import DEFAULT, is_run
 
 if TYPE_CHECKING:
     from onlstm.draw import Diagram
+    from onlstm.grammar.pcfg import Grammar
     from onlstm.lm.model import LanguageModel
     from onlstm.parser import Parser
     from onlstm.trees import Tree
+
+    Model = LanguageModel | Grammar
 
 Format = Literal["tree", "svg", "html", "latex"]
 _FORMATS: dict[str, Format] = {".svg": "svg", ".html": "html", ".htm": "html", ".tex": "latex", ".txt": "tree"}
@@ -123,7 +126,7 @@ def _run_and_source(words: Sequence[str], gold: str | None) -> tuple[str | None,
     return run, rest[0]
 
 
-def _read(name: str, profile: str, scored: bool = False, model: "LanguageModel | None" = None) -> list[_Sentence]:
+def _read(name: str, profile: str, scored: bool = False, model: "Model | None" = None) -> list[_Sentence]:
     """Return the sentences of a treebank, of brackets, of parses in JSON or, else, of lines of text.
 
     Folders, archives, XML and whatever has a `profile` are treebanks; with `scored`, so are files of brackets with a
@@ -152,7 +155,7 @@ def _is_tagged(tree: "Tree") -> bool:
     return len({node.start for node in tree.nodes if node.label and node.end - node.start == 1}) == len(tree.words)
 
 
-def _treebank(name: str, profile: str, model: "LanguageModel | None") -> Iterator[_Sentence]:
+def _treebank(name: str, profile: str, model: "Model | None") -> Iterator[_Sentence]:
     """Yield the sentences of a treebank: their trees, or, for a model, what it reads and the gold trees."""
     from onlstm.trees.treebank import read_treebank
 

@@ -83,20 +83,21 @@ class Grammar(nn.Module):
         Sentences of equal length are read together. With `best`, the spans and labels are those of the likeliest tree
         (Viterbi), which is slower.
         """
-        rules, emissions = self.rules(), self.emissions()
+        rules, emissions, longest = self.rules(), self.emissions(), self.longest
         for batch in batches(sentences, 32):
             ids = torch.tensor([list(sentences[k]) for k in batch])
-            self._check_memory(len(sentences[batch[0]]), batch[0])
+            if ids.shape[1] > longest:
+                what = f"sentence {batch[0] + 1} has {ids.shape[1]:,} words"
+                raise UserError(f"{what}: this machine's memory is enough for {longest:,}")
             chart = viterbi(rules, emissions[ids]) if best else posteriors(rules, emissions[ids])
             for row, k in enumerate(batch):
                 yield k, Posteriors(*(part[row : row + 1] for part in chart))
 
-    def _check_memory(self, n: int, sentence: int) -> None:
-        """Raise a `UserError` if the chart of n words does not fit in half of the machine's memory."""
-        need, have = 6 * n * n * self.config.nonterminals, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if 2 * need > have:
-            most = int((have / 12 / self.config.nonterminals) ** 0.5)
-            raise UserError(f"sentence {sentence + 1} has {n:,} words: this machine's memory is enough for {most:,}")
+    @property
+    def longest(self) -> int:
+        """How many words a sentence may have for its chart to fit in half of the machine's memory."""
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return int((memory / 12 / self.config.nonterminals) ** 0.5)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Grammar":

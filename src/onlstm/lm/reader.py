@@ -22,6 +22,7 @@ from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 
 if TYPE_CHECKING:
+    from onlstm.grammar.pcfg import Grammar
     from onlstm.lm.model import LanguageModel
 
 T = TypeVar("T")
@@ -203,7 +204,7 @@ def evaluating(model: "LanguageModel") -> Iterator[torch.device]:
             module.training = training
 
 
-def tokenizer_of(model: "LanguageModel") -> Any:
+def tokenizer_of(model: "LanguageModel | Grammar") -> Any:
     """Return the model's tokenizer; without one, raise a `UserError`."""
     if model.tokenizer is None:
         raise UserError("the model has no tokenizer: load it from its folder, or set model.tokenizer")

@@ -1,4 +1,4 @@
-"""What a language model reads for the sentences of a treebank, what its training text has of them, others' trees."""
+"""What a model reads for the sentences of a treebank, what its training text has of them, and others' trees."""
 
 import re
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import numpy as np
 
 from onlstm import files
 from onlstm.errors import UserError
+from onlstm.grammar.pcfg import Grammar
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import tokenizer_of
 from onlstm.paper.parsing.request import Mapping
@@ -54,7 +55,7 @@ def aligned(word: str) -> str:
     return "N" if word == "%" or _NUMBER.fullmatch(word) else word.lower()
 
 
-def readings(bank: Treebank, model: LanguageModel, mapping: Mapping = "aligned") -> list[Reading]:
+def readings(bank: Treebank, model: LanguageModel | Grammar, mapping: Mapping = "aligned") -> list[Reading]:
     """Return the gold trees and, for each, what the model reads.
 
     "original" reads the scored words as the original code wrote them. "aligned" reads what the model's text would
@@ -80,7 +81,7 @@ def readings(bank: Treebank, model: LanguageModel, mapping: Mapping = "aligned")
     return out
 
 
-def overlap(run: Path | None, model: LanguageModel, reads: Sequence[Reading]) -> tuple[float | None, float]:
+def overlap(run: Path | None, model: LanguageModel | Grammar, reads: Sequence[Reading]) -> tuple[float | None, float]:
     """Return the share in % of sentences that are lines of the run's training text, None without it; that of <unk>.
 
     Lines are compared as the model reads them; a sentence of more unknown than known words may be any line, and does

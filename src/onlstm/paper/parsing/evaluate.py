@@ -42,6 +42,11 @@ class _Model(NamedTuple):
         return cls(path, parser, list(dict.fromkeys(layer if len(layer) > 1 else layer[0] for layer in asked)))
 
     @property
+    def network(self) -> LanguageModel:
+        assert isinstance(self.parser.model, LanguageModel)
+        return self.parser.model
+
+    @property
     def system(self) -> str:
         return "untrained" if not self.path else "lstm-gates" if self.parser.gates == "lstm" else "onlstm"
 
@@ -63,12 +68,12 @@ def run(request: Request, say: Say = lambda line: None) -> Evaluation:
     for warning in bank.warnings:
         say(warning)
     views = [bank.view(punctuation=p) for p in sorted({RULES[rule].punctuation for rule in request.rule})]
-    reads = [[readings(view, model.parser.model, request.mapping) for model in models] for view in views]
+    reads = [[readings(view, model.network, request.mapping) for model in models] for view in views]
     scored = [row for view, read in zip(views, reads, strict=True) for row in _scored(request, models, view, read, say)]
     scored.sort(key=lambda row: request.rule.index(row.rule))
     if request.words:
         files.write(request.words, "".join(" ".join(tree.words) + "\n" for tree in views[0].trees))
-    shares = [overlap(model.path, model.parser.model, read) for model, read in zip(models, reads[0], strict=True)]
+    shares = [overlap(model.path, model.network, read) for model, read in zip(models, reads[0], strict=True)]
     evaluation = Evaluation(
         treebank=_facts(request, views[0], shares),
         mapping=request.mapping,
@@ -131,7 +136,7 @@ def _scored(
     sets = [forest for model, read in zip(models, reads, strict=True) for forest in model.forests(read, request, say)]
     sets += agreed(sets)
     for model, read in zip(models[:1], reads, strict=False):
-        sets += _Model.of(request, untrained(model.parser.model)).forests(read, request, say)
+        sets += _Model.of(request, untrained(model.network)).forests(read, request, say)
     sets += [*others, *baselines(view.trees)]
     scored = []
     for rule in request.rule:
@@ -161,7 +166,7 @@ def _headline(
     """Return the one row to report, its layer and decoder chosen without the labels it is scored by."""
     if not models:
         return None
-    config, asked = models[0].parser.model.config, models[0].layers
+    config, asked = models[0].network.config, models[0].layers
     layer: Layers = config.parse_layer or config.num_layers // 2 + 1
     decoder: str | None = request.decoder[0]
     chosen = "the layer that the model folder names" if config.parse_layer else "the middle layer, as in the paper"
@@ -189,7 +194,7 @@ def _chosen_on_dev(
     alike = [model for model in models if model.system == models[0].system]
     sets: list[Forest] = []
     for model in alike:
-        reads = readings(dev, model.parser.model, request.mapping)
+        reads = readings(dev, model.network, request.mapping)
         sets += model.forests([reads[k] for k in new], request, say)
     scored = rows([dev.trees[k] for k in new], sets, request.rule[0], ["all"])
     best = max((row for row in scored if row.runs == len(alike)), key=lambda row: row.f1 or 0)
@@ -216,7 +221,7 @@ def _content(request: Request, models: Sequence[_Model], evaluation: Evaluation)
     chosen = [row for row in table if row.runs > 1 or row.key not in means]
     lean = [_rounded(replace(row, tags={tag: row.tags[tag] for tag in table_labels(row.tags)})) for row in chosen]
     common = {field.name: getattr(evaluation, field.name) for field in fields(evaluation) if field.name != "rows"}
-    runs = [results.Model.of(model.path, model.parser.model) for model in models if model.path]
+    runs = [results.Model.of(model.path, model.network) for model in models if model.path]
     return Content(**common, rows=lean, runs=runs, rules={rule: RULES[rule].about for rule in request.rule})
 
 

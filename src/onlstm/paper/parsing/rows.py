@@ -68,11 +68,12 @@ def forests(
     layers: Sequence[Layers] | None = None,
     decoders: Sequence[Decoding] = ("paper", "unbiased"),
 ) -> list[Forest]:
-    """Return the trees of one model: each of the layers (default: all) by each decoder; "vote": of all of these."""
+    """Return a language model's trees: each of the layers (default: all) by each decoder; "vote": of all of these."""
     distances = [
         [[layer[i] for i in reading.positions] for layer in sentence]
         for reading, sentence in zip(reads, parser.distances([reading.words for reading in reads]), strict=True)
     ]
+    assert isinstance(parser.model, LanguageModel)
     plain: list[Decoder] = [decoder for decoder in decoders if decoder != "vote"]
     sets: list[Forest] = []
     for layer in layers or range(1, parser.model.config.num_layers + 1):
