@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least_one
 from onlstm.models import DEFAULT, RUN_FILES, is_run, locate, names
 
 STDIN = "/dev/stdin"
@@ -40,13 +40,11 @@ def command_line() -> str:
 
 def set_threads(count: int | None) -> None:
     """Let torch use this many threads."""
-    if count is None:
-        return
-    if count < 1:
-        raise UserError(f"--threads {count}: at least 1 is needed")
-    import torch
+    if count is not None:
+        at_least_one(threads=count)
+        import torch
 
-    torch.set_num_threads(count)
+        torch.set_num_threads(count)
 
 
 def sources(*text: str) -> tuple[str, ...]:

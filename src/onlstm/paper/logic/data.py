@@ -2,7 +2,6 @@
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from onlstm.errors import UserError
 from onlstm.paper.logic import formulas
 from onlstm.paper.logic.config import Source
 from onlstm.paper.logic.content import LENGTHS, Row, Tested
-from onlstm.paper.logic.formulas import Pair
+from onlstm.paper.logic.formulas import Pair, Say
 from onlstm.paper.logic.generate import generate
 
 _PARTS = ("train", "test")
@@ -19,7 +18,6 @@ _TRAIN = 0.85
 """Share of the generated pairs of each length that is trained on; the rest is for the test."""
 _VALID = 10
 """One training pair in ten is for validation."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +48,7 @@ class Data:
             raise UserError(
                 f"max_train_ops {source.max_train_ops}: {len(train)} pairs to train on; {_VALID} are needed"
             )
-        pairs, names = formulas.rename([*train, *test])
-        if names:
-            say(renaming(names))
+        pairs, _ = formulas.rename([*train, *test], say)
         short = pairs[: len(train)]
         rest = [pair for k, pair in enumerate(short, 1) if k % _VALID]
         return cls(train=rest, valid=short[_VALID - 1 :: _VALID], test=pairs[len(train) :])
@@ -68,8 +64,3 @@ class Data:
         right = np.array([pair.relation == relation for pair in self.test])
         tested = Tested.of(np.array([pair.length for pair in self.test]), right)
         return Row(seed=None, epochs=0, valid=valid, relation=relation, seconds_per_epoch=0.0, **tested)
-
-
-def renaming(names: Mapping[str, str]) -> str:
-    """Return the line about renamed variables."""
-    return "Variables renamed: " + ", ".join(f"{old} is {new}" for old, new in names.items())

@@ -24,7 +24,8 @@ from onlstm.paper.logic import formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
 from onlstm.paper.logic.content import MAJORITY, Evaluation, Experiment, OtherRow, Prediction, Row, Tested
-from onlstm.paper.logic.data import Data, Say, renaming
+from onlstm.paper.logic.data import Data
+from onlstm.paper.logic.formulas import Say
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.paper.published import published
 from onlstm.records import plain, typed
@@ -232,11 +233,10 @@ def evaluate(
     run: Path, paths: Sequence[Path], encoders: Sequence[str] = (), say: Say = lambda line: None
 ) -> Evaluation:
     """Return how the classifiers of a run do on other files of pairs."""
-    pairs, names = formulas.rename(pair for path in paths for file in formulas.read(path).values() for pair in file)
+    read = (pair for path in paths for file in formulas.read(path).values() for pair in file)
+    pairs, names = formulas.rename(read, say)
     if not pairs:
         raise UserError(f"{', '.join(map(str, paths))}: no pairs to test")
-    if names:
-        say(renaming(names))
     problems = Problems.of(pairs)
     rows: dict[str, list[OtherRow]] = {}
     for folder, job in jobs(run, encoders).items():
@@ -250,9 +250,7 @@ def evaluate(
 
 def predict(run: Path, left: str, right: str, encoders: Sequence[str] = (), say: Say = lambda line: None) -> Prediction:
     """Return the relation of two formulas that the best classifier of a run (by validation) predicts."""
-    (pair,), names = formulas.rename([formulas.Pair.checked("#", left, right)])
-    if names:
-        say(renaming(names))
+    (pair,), names = formulas.rename([formulas.Pair.checked("#", left, right)], say)
     rows = {folder: result(folder) for folder in jobs(run, encoders)}
     folder = max(rows, key=lambda folder: row.valid if (row := rows[folder]) else -1.0)
     shares = load_model(folder).logits(Problems.of([pair]))[0].double().softmax(-1).tolist()

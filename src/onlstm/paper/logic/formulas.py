@@ -6,13 +6,15 @@ each assignment, so the relation of two formulas takes a few operations on integ
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from onlstm import archive
 from onlstm.errors import UserError
+
+Say = Callable[[str], None]
 
 VARIABLES = ("a", "b", "c", "d", "e", "f")
 OPERATORS = ("and", "or", "not")
@@ -149,10 +151,10 @@ def relation(left: int, right: int) -> str:
     return _RELATION.get(tuple(map(bool, regions)), "#")
 
 
-def rename(pairs: Iterable[Pair]) -> tuple[list[Pair], dict[str, str]]:
+def rename(pairs: Iterable[Pair], say: Say = lambda line: None) -> tuple[list[Pair], dict[str, str]]:
     """Return the pairs in the variables a to f, and the new name of each old one; empty if they had no others.
 
-    If there are others, the first name to appear becomes a, the second b, and so on; six names at most.
+    If there are others, which `say` is told, the first name to appear becomes a, the second b, and so on; six at most.
 
     >>> rename([Pair("<", "( p ( and q ) )", "q")])
     ([Pair(relation='<', left='( a ( and b ) )', right='b')], {'p': 'a', 'q': 'b'})
@@ -163,6 +165,7 @@ def rename(pairs: Iterable[Pair]) -> tuple[list[Pair], dict[str, str]]:
         return pairs, {}
     _at_most_six(names)
     mapping = dict(zip(names, VARIABLES, strict=False))
+    say("Variables renamed: " + ", ".join(f"{old} is {new}" for old, new in mapping.items()))
     renamed = [[" ".join(mapping.get(word, word) for word in side.split()) for side in pair[1:]] for pair in pairs]
     return [Pair(pair.relation, *sides) for pair, sides in zip(pairs, renamed, strict=True)], mapping
 
