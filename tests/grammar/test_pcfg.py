@@ -47,11 +47,12 @@ def test_sentences_of_a_length_are_as_likely_as_derivations_of_that_length():
         )
 
 
-def test_training_rounds_but_a_little():
+@pytest.mark.skipif(not chart.has_bfloat16(), reason="this processor does not multiply in bfloat16")
+def test_bfloat16_rounds_but_a_little():
     model, ids = grammar(size=64, dtype=torch.float32), torch.tensor([[2, 3, 4, 2, 1], [1, 1, 2, 3, 0]])
     exact = model(ids)
     exact_gradients = torch.autograd.grad(exact[0], list(model.parameters()))
-    rounded = model.train()(ids)
+    rounded = model(ids, narrow=True)
     assert (exact[1] - rounded[1]).abs().max() < 0.05 * exact[1].abs().min()
     gradients = torch.autograd.grad(rounded[0], list(model.parameters()))
     for gradient, expected in zip(gradients, exact_gradients, strict=True):

@@ -183,6 +183,23 @@ def test_the_kernel_computes_values_and_every_gradient_of_the_reference(N, P, B,
     assert torch.equal(result.labels, reference.labels)
 
 
+@pytest.mark.skipif(not chart.has_bfloat16(), reason="this processor does not multiply in bfloat16")
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize(("N", "P", "B", "n"), SHAPES)
+def test_bfloat16_is_off_by_its_rounding(N, P, B, n):
+    """Rounding a factor is an error of 2^-9 at most; a posterior is a ratio of sums of products of them."""
+    rules, (emission, scores) = simple(N, P, torch.float32), sentences(B, n, P, torch.float32)
+    leaves = [x.clone().requires_grad_() for x in (rules.root, rules.left, rules.right, emission)]
+    results = []
+    for narrow in (False, True):
+        own = Rules(root=leaves[0], left=leaves[1], right=leaves[2])
+        total, log_z = log_likelihood(own, leaves[3], scores, narrow=narrow)
+        results.append((log_z, *torch.autograd.grad(total, leaves)))
+    torch.testing.assert_close(results[1][0], results[0][0], rtol=0, atol=2 * n * 2**-9)
+    for rounded, exact in zip(results[1][1:], results[0][1:], strict=True):
+        assert (rounded - exact).norm() <= 0.01 * exact.norm()
+
+
 @pytest.mark.usefixtures("no_kernel")
 def test_without_the_kernel_the_reference_serves():
     rules, (emission, scores) = simple(4, 5), sentences(2, 5, 5)

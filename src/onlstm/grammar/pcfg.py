@@ -62,19 +62,17 @@ class Grammar(nn.Module):
         preterminals: Tensor = self.emission(self.symbols[self.config.nonterminals :])
         return preterminals
 
-    def forward(self, ids: Tensor, scores: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, ids: Tensor, scores: Tensor | None = None, *, narrow: bool = False) -> tuple[Tensor, Tensor]:
         """Return the sum of the sentences' log-probabilities, to take the gradient of, and each of them (B).
 
         Args:
             ids: (B, n), sentences of two words or more.
             scores: (B, n + 1, n + 1), a score for each span, see `onlstm.kernels.chart.inside`.
-
-        Training rounds the factors of the emissions' products to bfloat16, which saves a third of its time.
+            narrow: round the factors of products to bfloat16, to train faster, where `has_bfloat16()`.
         """
-        narrow = self.training and self.words.dtype == torch.float32
         some: Any = _Emission.apply
         emission = some(self.words, self._preterminals(), ids) if narrow else self.emissions()[ids]
-        return log_likelihood(self.rules(), emission, scores)
+        return log_likelihood(self.rules(), emission, scores, narrow=narrow)
 
     @torch.no_grad()
     def read(self, sentences: Sequence[Sequence[int]], *, best: bool = False) -> Iterator[tuple[int, Posteriors]]:

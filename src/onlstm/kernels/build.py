@@ -83,7 +83,8 @@ def _compiler_command() -> list[str]:
 
 def _key(source: Path, command: list[str]) -> str:
     """Return a short hash of all that the binary depends on: source, torch, flags, processor."""
-    digest = hashlib.sha256(source.read_bytes() + source.with_name("product.h").read_bytes())
+    headers = sorted(source.parent.glob("*.h"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in (source, *headers)))
     for part in (torch.__version__, *command[1:], _processor()):
         digest.update(b"\0" + part.encode())
     return digest.hexdigest()[:16]

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <optional>
 
+#include "bfloat16.h"
 #include "product.h"
 
 namespace {
@@ -23,32 +24,81 @@ using at::Tensor;
 constexpr int64_t group_bytes = 3 << 20;  // of a group's chart, roughly
 constexpr int64_t most_sentences = 16;    // of a group
 
-// The rules, rearranged for the products: children to their parents' sides, and back.
+// A matrix B (K x N), rearranged for products: in its own precision or, narrow, in bfloat16.
 template <typename T>
-struct Rules {
-  int64_t N, P, S;  // nonterminals, preterminals, both
-  const T *root, *sides;  // sides: left above right, 2N x S
-  std::vector<T> up_words, up_spans, down_words, down_spans;
+struct Factor {
+  int64_t K, N;
+  std::vector<T> packed;
+#ifdef __AVX512BF16__
+  Packed16 packed16;
+#endif
 
-  static std::vector<T> room(int64_t K, int64_t columns) {
-    return std::vector<T>(panels<T>(columns) * K * Block<T>::width);
-  }
-  Rules(int64_t N, int64_t P, const T* root, const T* sides)
-      : N(N), P(P), S(N + P), root(root), sides(sides), up_words(room(P, 2 * N)), up_spans(room(N, 2 * N)),
-        down_words(room(2 * N, P)), down_spans(room(2 * N, N)) {
+  // B's rows, or (transposed) its columns, are ld apart.
+  Factor(const T* B, int64_t ld, int64_t K, int64_t N, bool transposed, bool narrow) : K(K), N(N) {
     const auto same = [](int64_t i) { return i; };
-    pack<true>(sides + N, S, P, 2 * N, 0, panels<T>(2 * N), up_words.data(), same);
-    pack<true>(sides, S, N, 2 * N, 0, panels<T>(2 * N), up_spans.data(), same);
-    pack<false>(sides + N, S, 2 * N, P, 0, panels<T>(P), down_words.data(), same);
-    pack<false>(sides, S, 2 * N, N, 0, panels<T>(N), down_spans.data(), same);
+#ifdef __AVX512BF16__
+    if constexpr (std::is_same_v<T, float>) {
+      if (narrow) {
+        std::vector<float> rows;
+        if (transposed) {
+          rows.resize(K * N);
+          for (int64_t j = 0; j < N; ++j)
+            for (int64_t k = 0; k < K; ++k) rows[k * N + j] = B[j * ld + k];
+        }
+        packed16.pack(transposed ? rows.data() : B, transposed ? N : ld, K, N);
+        return;
+      }
+    }
+#endif
+    packed.resize(panels<T>(N) * K * Block<T>::width);
+    if (transposed) pack<true>(B, ld, K, N, 0, panels<T>(N), packed.data(), same);
+    else pack<false>(B, ld, K, N, 0, panels<T>(N), packed.data(), same);
+  }
+
+  // C (rows x N) = A (rows x K) B
+  void times(int64_t rows, const T* A, T* C) const {
+#ifdef __AVX512BF16__
+    if constexpr (std::is_same_v<T, float>) {
+      if (packed16.K) {
+        std::vector<Pair> pairs(rows * ((K + 1) / 2));
+        pair_columns(A, rows, K, pairs.data());
+        return multiply16(rows, {pairs.data(), (K + 1) / 2, 1}, packed16, C, N);
+      }
+    }
+#endif
+    multiply<T>(0, rows, 0, panels<T>(N), K, {A, K, 1}, {{N, packed.data(), C, N, nullptr, 0}});
+  }
+
+  // C (M x N, ldc apart) += A^T B, where A (K x M) has as many rows as B
+  void add_transposed(int64_t M, const T* A, T* C, int64_t ldc) const {
+#ifdef __AVX512BF16__
+    if constexpr (std::is_same_v<T, float>) {
+      if (packed16.K) {
+        const int64_t width = (M + 15) / 16 * 16;
+        std::vector<Pair> pairs((K + 1) / 2 * width);
+        pair_rows(A, M, K, M, width, pairs.data());
+        return multiply16(M, {pairs.data(), 1, width}, packed16, C, ldc, true);
+      }
+    }
+#endif
+    multiply<T>(0, M, 0, panels<T>(N), K, {A, 1, M}, {{N, packed.data(), C, ldc, C, ldc}});
   }
 };
 
-// C (rows x columns) = A (rows x K) B
+// The rules: from children to their parents' sides, and back.
 template <typename T>
-void product(int64_t rows, int64_t K, const T* A, const std::vector<T>& B, int64_t columns, T* C) {
-  multiply<T>(0, rows, 0, panels<T>(columns), K, {A, K, 1}, {{columns, B.data(), C, columns, nullptr, 0}});
-}
+struct Rules {
+  int64_t N, P, S;  // nonterminals, preterminals, both
+  bool narrow;
+  const T* root;
+  Factor<T> up_words, up_spans, down_words, down_spans;
+
+  // sides: left above right, 2N x S
+  Rules(int64_t N, int64_t P, const T* root, const T* sides, bool narrow)
+      : N(N), P(P), S(N + P), narrow(narrow), root(root), up_words(sides + N, S, P, 2 * N, true, narrow),
+        up_spans(sides, S, N, 2 * N, true, narrow), down_words(sides + N, S, 2 * N, P, false, narrow),
+        down_spans(sides, S, 2 * N, N, false, narrow) {}
+};
 
 // ------------------------------------------------------------------------------------------------------ a group's chart
 
@@ -152,7 +202,7 @@ void inside(Chart<T>& chart, const Rules<T>& rules, const T* emission, const T* 
       at::vec::map<T>([top](Vec<T> x) { return (x - Vec<T>(top)).exp(); }, word, logs, P);
       chart.set_scale(g, i, i + 1, top, top);
     }
-  product(G * n, P, chart.words.data(), rules.up_words, 2 * N, chart.sides.data());
+  rules.up_words.times(G * n, chart.words.data(), chart.sides.data());
   for (int64_t w = 2; w <= n; ++w) {
     for (int64_t g = 0; g < G; ++g)
       for (int64_t i = 0; i + w <= n; ++i) {
@@ -173,7 +223,7 @@ void inside(Chart<T>& chart, const Rules<T>& rules, const T* emission, const T* 
         const double bare = top + std::log(double(most));
         chart.set_scale(g, i, j, bare + (scores ? double(scores[chart.at(g, i, j)]) : 0.0), bare);
       }
-    if (w < n) product(chart.rows(w), N, chart.span(w, 0, 0), rules.up_spans, 2 * N, chart.sides.data() + chart.first[w] * 2 * N);
+    if (w < n) rules.up_spans.times(chart.rows(w), chart.span(w, 0, 0), chart.sides.data() + chart.first[w] * 2 * N);
   }
 }
 
@@ -185,14 +235,6 @@ struct Results {
   T *log_z, *spans, *d_root, *d_sides, *words;
   int64_t* labels;
 };
-
-// sums (2N x columns, S apart) += sides^T (2N x rows) inside (rows x columns)
-template <typename T>
-void add_counts(int64_t rows, int64_t N, int64_t S, const T* sides, const T* inside, int64_t columns, T* sums) {
-  std::vector<T> packed = Rules<T>::room(rows, columns);
-  pack<false>(inside, columns, rows, columns, 0, panels<T>(columns), packed.data(), [](int64_t i) { return i; });
-  multiply<T>(0, 2 * N, 0, panels<T>(columns), rows, {sides, 1, 2 * N}, {{columns, packed.data(), sums, S, sums, S}});
-}
 
 // The posterior of each symbol of a span: inside times outside, which takes its place.
 template <typename T>
@@ -248,9 +290,10 @@ void outside(Chart<T>& chart, const Rules<T>& rules, const Results<T>& to, Split
       }
     const int64_t columns = w == 1 ? P : N;
     T* inside = w == 1 ? chart.words.data() : chart.span(w, 0, 0);
-    product(chart.rows(w), 2 * N, sides.data(), w == 1 ? rules.down_words : rules.down_spans, columns, rows.data());
+    (w == 1 ? rules.down_words : rules.down_spans).times(chart.rows(w), sides.data(), rows.data());
     if (to.d_sides)
-      add_counts(chart.rows(w), N, rules.S, sides.data(), inside, columns, to.d_sides + (w == 1 ? N : 0));
+      Factor<T>(inside, columns, chart.rows(w), columns, false, rules.narrow)
+          .add_transposed(2 * N, sides.data(), to.d_sides + (w == 1 ? N : 0), rules.S);
     for (int64_t g = 0; g < G; ++g)
       for (int64_t i = 0; i + w <= n; ++i) {
         const int64_t r = (g * (n - w + 1) + i) * columns;
@@ -267,9 +310,10 @@ void outside(Chart<T>& chart, const Rules<T>& rules, const Results<T>& to, Split
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> chart(const Tensor& root, const Tensor& sides,
                                                                  const Tensor& emission,
                                                                  const std::optional<Tensor>& scores, bool counts,
-                                                                 bool labels) {
+                                                                 bool labels, bool narrow) {
   const int64_t B = emission.size(0), n = emission.size(1), P = emission.size(2), N = root.size(0), S = N + P;
   TORCH_CHECK(n >= 2, "chart: sentences of at least two words are needed");
+  TORCH_CHECK(!narrow || (has_bfloat16 && emission.scalar_type() == at::kFloat), "chart: no bfloat16 here");
   TORCH_CHECK(sides.dim() == 2 && sides.size(0) == 2 * N && sides.size(1) == S, "chart: sides must be 2N x (N + P)");
   for (const Tensor* tensor : {&root, &sides, &emission}) {
     TORCH_CHECK(tensor->is_contiguous() && tensor->scalar_type() == emission.scalar_type(), "chart: contiguous, one type");
@@ -290,7 +334,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> chart(const Tensor& r
 
   AT_DISPATCH_FLOATING_TYPES(emission.scalar_type(), "chart", [&] {
     using T = scalar_t;
-    const Rules<T> rules(N, P, root.const_data_ptr<T>(), sides.const_data_ptr<T>());
+    const Rules<T> rules(N, P, root.const_data_ptr<T>(), sides.const_data_ptr<T>(), narrow);
     const T *e = emission.const_data_ptr<T>(), *s = scores ? scores->const_data_ptr<T>() : nullptr;
     at::parallel_for(0, groups, 1, [&](int64_t begin, int64_t end) {
       Splits<T> splits(n);
@@ -315,7 +359,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> chart(const Tensor& r
 
 TORCH_LIBRARY(onlstm_chart, library) {
   library.def(
-      "chart(Tensor root, Tensor sides, Tensor emission, Tensor? scores, bool counts, bool labels)"
+      "chart(Tensor root, Tensor sides, Tensor emission, Tensor? scores, bool counts, bool labels, bool narrow)"
       " -> (Tensor log_z, Tensor spans, Tensor labels, Tensor d_root, Tensor d_sides, Tensor words)");
+  library.def("has_bfloat16() -> bool", [] { return has_bfloat16; });
 }
 TORCH_LIBRARY_IMPL(onlstm_chart, CPU, library) { library.impl("chart", chart); }

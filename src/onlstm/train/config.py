@@ -97,6 +97,8 @@ class GrammarTrainConfig(FitConfig):
     """Share of the training in which the tilt stays."""
     tilt_end: float = 1.2
     """Share of the training at which the tilt, falling along a straight line, would be zero."""
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    """bfloat16: round the factors of products, where the processor can multiply them; sums stay in float32."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

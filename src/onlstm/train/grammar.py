@@ -15,6 +15,7 @@ from torch import Tensor
 
 from onlstm.errors import UserError
 from onlstm.grammar.pcfg import Grammar, batches
+from onlstm.kernels.chart import has_bfloat16
 from onlstm.train import fit
 from onlstm.train.checkpoint import StateDict
 from onlstm.train.config import GrammarTrainConfig
@@ -53,6 +54,7 @@ class GrammarTraining(fit.Training):
         self.about, self._seed = about or {}, seed
         self._train, self._valid, self._shares = train, valid, shares
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, betas=(0.75, 0.999), fused=True)
+        self._narrow = config.precision == "bfloat16" and has_bfloat16()
         self._order(0)
 
     def _order(self, epoch: int) -> None:
@@ -71,7 +73,7 @@ class GrammarTraining(fit.Training):
         if self._shares is not None and tilt:
             scores = tilt * torch.from_numpy(np.stack([self._shares[k] for k in batch])).float()
         self.model.train()
-        total, _ = self.model(ids, scores)
+        total, _ = self.model(ids, scores, narrow=self._narrow)
         words = ids.numel()
         loss = -total.item() / words
         progress.cursor += 1
