@@ -31,6 +31,8 @@ class Effort:
 
     weight: float
     """Its share of the time, relative to others."""
+    least_epochs: int
+    """Rather less text than fewer epochs."""
     most_epochs: int
 
 
@@ -56,10 +58,10 @@ class Numbers:
     later_rounds: tuple[Member, ...] = ("tilted", "tilted", "tilted")
     efforts: Mapping[str, Effort] = field(
         default_factory=lambda: {
-            "language-model": Effort(weight=1.0, most_epochs=12),
-            "plain": Effort(weight=1.5, most_epochs=40),
-            "tilted": Effort(weight=1.0, most_epochs=40),
-            "final": Effort(weight=1.5, most_epochs=40),
+            "language-model": Effort(weight=1.0, least_epochs=2, most_epochs=12),
+            "plain": Effort(weight=1.5, least_epochs=3, most_epochs=40),
+            "tilted": Effort(weight=1.0, least_epochs=3, most_epochs=40),
+            "final": Effort(weight=1.5, least_epochs=3, most_epochs=40),
         }
     )
 

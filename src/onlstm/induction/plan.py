@@ -60,7 +60,7 @@ class Plan:
     sources: tuple[str, ...]
     settings: Settings
     tokens: int
-    """How much of the training text language models read; the first so many."""
+    """How much of the training text a language model reads; each reads another part."""
     sentences: int
     """How many of its sentences grammars are trained on; a sample if they are not all."""
     speeds: Speeds | None = None
@@ -129,7 +129,7 @@ def tasks(settings: Settings, threads: int) -> Iterator[Task]:
 def divide(plan: Plan, words: int, threads: int) -> Plan:
     """Return the plan with epochs for every task such that all is done in the time given, as far as that can be.
 
-    If a single epoch takes longer than its share of the time, so much less text is read.
+    If the least epochs take longer than their share of the time, less text is read.
 
     Args:
         words: of all the sentences that grammars could be trained on.
@@ -148,8 +148,9 @@ def _divided(plan: Plan, words: int, unit: float) -> Plan:
     numbers, speeds = plan.settings.numbers, plan.speeds
     assert speeds
     time = {kind: unit * effort.weight for kind, effort in numbers.efforts.items()}
-    tokens = max(20_000, min(plan.tokens, int(speeds.tokens * time["language-model"])))
-    sentences = max(numbers.least_sentences, min(plan.sentences, int(speeds.sentences * time["tilted"])))
+    once = {kind: time[kind] / effort.least_epochs for kind, effort in numbers.efforts.items()}
+    tokens = max(20_000, min(plan.tokens, int(speeds.tokens * once["language-model"])))
+    sentences = max(numbers.least_sentences, min(plan.sentences, int(speeds.sentences * once["tilted"])))
     words = words * sentences // plan.sentences
     planned = []
     for task in plan.tasks:

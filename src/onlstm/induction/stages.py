@@ -104,7 +104,7 @@ def perform(run: Path, plan: Plan, task: Task, watch: Watch) -> None:
 
 def _language_model(run: Path, plan: Plan, task: Task, text: Text, watch: Watch) -> Outcome:
     data, folder, numbers = corpus.load(run / "corpus"), folder_of(run, task.name), plan.settings.numbers
-    texts = data.train[: plan.tokens], data.valid[:_VALID]
+    texts = spans.part(data.train, text.tokenizer.eos_id, plan.tokens, task.seed), data.valid[:_VALID]
 
     def start(factor: float) -> fit.Training:
         torch.manual_seed(task.seed)
