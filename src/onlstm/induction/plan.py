@@ -18,6 +18,8 @@ from onlstm.records import plain, typed
 NAME, STAGES = "plan.json", "stages"
 _STARTING = 4.0
 """Seconds before a task's process is at work."""
+_VALIDATION = 1.05
+"""Time of an epoch with its validation, compared with that of its training."""
 _READING, _PARSING, _VOTING = 4.0, 0.8, 1500.0
 """Words a language model reads while it is trained on one; sentences likewise; trees that are found in a second."""
 
@@ -148,7 +150,7 @@ def _divided(plan: Plan, words: int, unit: float) -> Plan:
     numbers, speeds = plan.settings.numbers, plan.speeds
     assert speeds
     time = {kind: unit * effort.weight for kind, effort in numbers.efforts.items()}
-    once = {kind: time[kind] / effort.least_epochs for kind, effort in numbers.efforts.items()}
+    once = {kind: time[kind] / effort.least_epochs / _VALIDATION for kind, effort in numbers.efforts.items()}
     tokens = max(20_000, min(plan.tokens, int(speeds.tokens * once["language-model"])))
     sentences = max(numbers.least_sentences, min(plan.sentences, int(speeds.sentences * once["tilted"])))
     words = words * sentences // plan.sentences
@@ -157,8 +159,8 @@ def _divided(plan: Plan, words: int, unit: float) -> Plan:
         epochs, seconds = 0, _STARTING
         if task.kind in numbers.efforts:
             lm = task.kind == "language-model"
-            epoch = 1.05 * (tokens / speeds.tokens if lm else sentences / speeds.sentences / task.threads**0.7)
-            epochs = max(1, min(numbers.efforts[task.kind].most_epochs, int(time[task.kind] / epoch)))
+            epoch = _VALIDATION * (tokens / speeds.tokens if lm else sentences / speeds.sentences / task.threads**0.7)
+            epochs = max(1, min(numbers.efforts[task.kind].most_epochs, int(time[task.kind] / epoch + 0.01)))
             seconds += epochs * epoch
         if task.kind in ("language-model", "teacher"):
             seconds += words / _READING / (speeds.tokens or 5000.0)

@@ -72,7 +72,8 @@ def part(ids: Ids, eos: int, tokens: int, number: int) -> Ids:
     """
     parts = max(1, round(len(ids) / tokens))
     lines = np.cumsum(ids == eos) - (ids == eos)  # of each token
-    return ids[lines // 200 % parts == number % parts]
+    chosen: Ids = ids[lines // 200 % parts == number % parts]
+    return chosen
 
 
 def sample(items: list[Ids], count: int, seed: int) -> list[Ids]:
