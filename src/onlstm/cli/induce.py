@@ -1,43 +1,49 @@
 """The command induce."""
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, Progress, many
-from onlstm.cli.inputs import Text, Threads, command_line, sources
+from onlstm.cli.inputs import Text, command_line, sources
 from onlstm.cli.main import app
 from onlstm.induction.config import InductionText
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from onlstm.induction.plan import Plan
     from onlstm.induction.processes import Listener, Stage
     from onlstm.trees.tree import Tree
+
+_KINDS = {"teacher": "teacher", "language-model": "language model", "final": "grammar"}
+_KINDS |= {kind: f"{kind} grammar" for kind in ("plain", "tilted")}
 
 
 @app.command
 def induce(
     *words: Text,
-    out: Annotated[Path, Parameter(help="Run folder to make.")],
-    teacher: Annotated[list[Path] | None, many("Runs of language models to learn from, instead of new ones.")] = None,
+    out: Annotated[Path, Parameter(help="Run folder.")],
+    teacher: Annotated[list[Path] | None, many("Runs of language models to learn from; none are trained then.")] = None,
     seeds: Annotated[int | None, Parameter(help="Language models to train (default: 5).")] = None,
     rounds: Annotated[int | None, Parameter(help="Rounds of grammars before the final one (default: 2).")] = None,
-    minutes: Annotated[float | None, Parameter(help="Plan for this much time, on all threads (default: 60).")] = None,
-    keep: Annotated[bool, Parameter(help="Keep the grammars that voted last, as OUT/members/*.")] = False,
+    minutes: Annotated[float | None, Parameter(help="Time to plan for (default: 60).")] = None,
+    keep: Annotated[bool, Parameter(help="Keep the grammars of the last round, in OUT/members.")] = False,
     resume: Annotated[bool, Parameter(help="Continue the run in --out.")] = False,
     seed: Annotated[int | None, Parameter(help="Seed (default: 0).")] = None,
-    threads: Threads = None,
+    threads: Annotated[int | None, Parameter(help="Processes at once, one thread each (default: all cores).")] = None,
     json: Json = False,
     text: Annotated[InductionText, Parameter(group="Settings of the text")] = InductionText(),  # noqa: B008  (frozen)
 ) -> Answer:
-    """Learn a grammar from raw text, one sentence per line, that parses like any other run.
+    """Learn a grammar from raw text, one sentence per line; the run folder then parses like any other run.
 
-    Small ON-LSTMs are trained as language models. All their trees, of every layer and by both decoders, teach the first
-    grammars, which vote; the vote teaches the next round, and at last one final grammar, which is the result. No
-    treebank is read, and nothing is selected. `onlstm sentences` splits running text into sentences.
+    Small ON-LSTMs are trained as language models, or taken from --teacher. Their trees, of all layers and both
+    decoders, teach the first grammars; the trees that these vote for teach the next round, and the last round teaches
+    the final grammar. No treebank is read, and no model is selected. `onlstm sentences` puts one sentence on a line.
 
     The plan is shown before the work starts. An interrupted run continues, bit for bit, with --resume.
     """
@@ -58,19 +64,20 @@ def induce(
                 keep=keep,
                 resume=resume,
                 threads=threads,
-                listener=_listener(progress),
+                listener=_shown(progress),
                 command=command_line(),
             )
         except Interrupted as interrupted:
-            progress.say(f"Stopped; all is saved in {out}: continue with `onlstm induce --resume --out {out}`")
+            again = shlex.join(["onlstm", "induce", "--resume", "--out", str(out)])
+            progress.say(f"Stopped; everything is saved in {out}: continue with {again}")
             sys.exit(128 + interrupted.signal)
-    line = f'The grammar is in {out}: try `onlstm parse {out} "the old man saw a dog"`'
-    return Answer({"stages": result.stages, "run": out}, [line], json, seed or 0)
+    parse = shlex.join(["onlstm", "parse", str(out), "TEXT"])
+    line = f"The grammar is in {out}; {parse} prints its trees"
+    return Answer({"stages": result.stages, "run": out}, [line], json, result.seed)
 
 
-def _listener(progress: Progress) -> "Listener":
+def _shown(progress: Progress) -> "Listener":
     """Return what shows an induction."""
-    from onlstm.induction.plan import finish_times
     from onlstm.induction.processes import Listener
 
     class Shown(Listener):
@@ -78,25 +85,36 @@ def _listener(progress: Progress) -> "Listener":
             progress.say(line)
 
         def planned(self, plan: "Plan", threads: int) -> None:
-            ends, past = finish_times(plan.tasks, threads), 0.0
-            progress.say(f"{'stage':16} {'models':42} {'epochs':>12} {'minutes':>8}")
-            for name, tasks in plan.stages.items():
-                kinds = [task.kind for task in tasks]
-                models = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-                epochs = ", ".join(dict.fromkeys(str(task.epochs) for task in tasks if task.epochs))
-                end = max(ends[task.name] for task in tasks)
-                progress.say(f"{name:16} {models:42} {epochs:>12} {(end - past) / 60:8.1f}")
-                past = end
-            progress.say(f"{'in all':16} {f'{threads} processes at once':42} {'':12} {past / 60:8.1f}")
+            for line in plan_lines(plan, threads):
+                progress.say(line)
 
         def progress(self, done: float, note: str) -> None:
             progress.update(done, note=note)
 
         def finished(self, stage: "Stage", trees: "Sequence[Tree]") -> None:
-            likelihood = "" if stage.likelihood is None else f", likelihood {stage.likelihood:.3f} nats per word"
+            likelihood = "" if stage.likelihood is None else f", {stage.likelihood:.3f} nats per held-out word"
             agreement = "" if stage.agreement is None else f", agreement {stage.agreement:.1f}"
             progress.say(f"{stage.name}: {stage.seconds:.0f} s{likelihood}{agreement}")
             for tree in trees:
                 progress.say(f"  {tree}")
 
     return Shown()
+
+
+def plan_lines(plan: "Plan", threads: int) -> "Iterator[str]":
+    """Yield a table of the stages: their models, the epochs of each kind, and the minutes until all are done."""
+    from onlstm.induction.plan import finish_times
+
+    ends, past = finish_times(plan.tasks, threads), 0.0
+    yield f"{'stage':16} {'models':36} {'epochs':>7} {'minutes':>8}"
+    for name, tasks in plan.stages.items():
+        kinds = Counter(_KINDS[task.kind] for task in tasks)
+        models = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in kinds.items())
+        epochs = ", ".join(dict.fromkeys(str(task.epochs) for task in tasks if task.epochs))
+        end = max(ends[task.name] for task in tasks)
+        yield f"{name:16} {models:36} {epochs:>7} {(end - past) / 60:8.1f}"
+        past = end
+    yield f"{'all':16} {f'{threads} processes at once' if threads > 1 else '1 process':36} {'':7} {past / 60:8.1f}"
+    numbers = plan.settings.numbers
+    read = "" if plan.settings.teachers else f"Language models read {plan.tokens:,} tokens. "
+    yield f"{read}Grammars read {plan.sentences:,} sentences of {numbers.shortest} to {numbers.longest} words."

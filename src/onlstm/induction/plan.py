@@ -5,7 +5,7 @@ one stage are reported together.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -20,10 +20,11 @@ _STARTING = 4.0
 """Seconds before a task's process is at work."""
 _VALIDATION = 1.05
 """Time of an epoch with its validation, compared with that of its training."""
-_READING, _PARSING, _VOTING = 4.0, 0.8, 1500.0
-"""Words a language model reads while it is trained on one; sentences likewise; trees that are found in a second."""
+_READING, _PARSING = 4.0, 0.8
+"""How many times as fast as its training a language model reads and a grammar parses."""
 
-Kind = Literal["speed", "language-model", "teacher", "shares", "plain", "tilted", "final", "vote"]
+Kind = Literal["speed", "language-model", "teacher", "plain", "tilted", "final"]
+LANGUAGE_MODELS = ("language-model", "teacher")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Task:
     stage: str
     kind: Kind
     needs: tuple[str, ...] = ()
-    """The tasks whose results it uses: of a tilted grammar its teacher, of a vote its members."""
+    """The tasks whose models teach it together."""
     seed: int = 0
     epochs: int = 0
     threads: int = 1
@@ -61,13 +62,13 @@ class Plan:
     command: str
     sources: tuple[str, ...]
     settings: Settings
-    tokens: int
+    tokens: int = 0
     """How much of the training text a language model reads; each reads another part."""
-    sentences: int
+    sentences: int = 0
     """How many of its sentences grammars are trained on; a sample if they are not all."""
     speeds: Speeds | None = None
     """None while they are being measured."""
-    tasks: tuple[Task, ...]
+    tasks: tuple[Task, ...] = ()
 
     @property
     def stages(self) -> dict[str, list[Task]]:
@@ -93,39 +94,35 @@ class Plan:
         return typed(cls, content, str(run / NAME))
 
 
-def trials(settings: Settings, threads: int) -> tuple[Task, ...]:
+def trials(threads: int) -> tuple[Task, ...]:
     """Return the tasks that measure speed, all at once, as the others will run."""
-    return tuple(Task(name=f"speed-{k + 1}", stage="speed", kind="speed", seed=k) for k in range(threads))
+    return tuple(Task(name=f"speed-{k}", stage="speed", kind="speed") for k in range(1, threads + 1))
 
 
-def tasks(settings: Settings, threads: int) -> Iterator[Task]:
-    """Yield the tasks, their epochs still 0: language models, rounds of grammars, the final one."""
+def tasks(settings: Settings, threads: int) -> tuple[Task, ...]:
+    """Return the tasks, their epochs still 0: language models, rounds of grammars, the final one."""
     seed, numbers = 1000 * settings.seed, settings.numbers
     if settings.teachers:
-        stage = "teachers"
         members = [
-            Task(name=f"teacher-{k}", stage=stage, kind="teacher", run=run)
+            Task(name=f"teacher-{k}", stage="teachers", kind="teacher", run=run)
             for k, run in enumerate(settings.teachers, 1)
         ]
     else:
-        stage = "language-models"
         members = [
-            Task(name=f"language-model-{k + 1}", stage=stage, kind="language-model", seed=seed + k)
+            Task(name=f"language-model-{k + 1}", stage="language-models", kind="language-model", seed=seed + k)
             for k in range(settings.seeds)
         ]
-    yield from members
-    teacher = Task(name=f"{stage}-shares", stage=stage, kind="shares", needs=tuple(task.name for task in members))
-    yield teacher
+    every = list(members)
     for number in range(1, settings.rounds + 1):
-        stage, members = f"round-{number}", []
+        teachers, members = tuple(task.name for task in members), []
         for k, kind in enumerate(numbers.first_round if number == 1 else numbers.later_rounds, 1):
-            needs = () if kind == "plain" else (teacher.name,)
-            name = f"{stage}-{kind}-{k}"
-            members.append(Task(name=name, stage=stage, kind=kind, needs=needs, seed=seed + 100 * number + k))
-        yield from members
-        teacher = Task(name=f"{stage}-vote", stage=stage, kind="vote", needs=tuple(task.name for task in members))
-        yield teacher
-    yield Task(name="final", stage="final", kind="final", needs=(teacher.name,), seed=seed, threads=min(threads, 4))
+            name, needs = f"round-{number}-{kind}-{k}", () if kind == "plain" else teachers
+            grammar = Task(name=name, stage=f"round-{number}", kind=kind, needs=needs, seed=seed + 100 * number + k)
+            members.append(grammar)
+        every += members
+    teachers = tuple(task.name for task in members)
+    final = Task(name="final", stage="final", kind="final", needs=teachers, seed=seed, threads=min(threads, 4))
+    return (*every, final)
 
 
 def divide(plan: Plan, words: int, threads: int) -> Plan:
@@ -166,17 +163,13 @@ def _divided(plan: Plan, words: int, unit: float) -> Plan:
             seconds += words / _READING / (speeds.tokens or 5000.0)
         elif task.kind in ("plain", "tilted"):
             seconds += sentences / _PARSING / speeds.sentences
-        elif task.kind == "vote":
-            seconds += sentences * len(task.needs) / _VOTING
         planned.append(replace(task, epochs=epochs, seconds=seconds))
     return replace(
         plan, tokens=min(plan.tokens, tokens), sentences=min(plan.sentences, sentences), tasks=tuple(planned)
     )
 
 
-def ready(
-    tasks: Sequence[Task], finished: Mapping[str, object], active: Mapping[str, Task], threads: int
-) -> Iterator[Task]:
+def ready(tasks: Sequence[Task], finished: Collection[str], active: Mapping[str, Task], threads: int) -> Iterator[Task]:
     """Yield the tasks that can start now, in order, as long as there are threads for them."""
     free = threads - sum(task.threads for task in active.values())
     for task in tasks:

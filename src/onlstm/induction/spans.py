@@ -1,9 +1,10 @@
 """What models say about the spans of sentences: one number from 0 to 1 for each, in files of a byte per span.
 
-A folder has a file for each length of sentence: held-0N.npy and train-0N.npy, of shape (sentences, N + 1, N + 1). They
+A folder has a file for each length of sentence: valid-0N.npy and train-0N.npy, of shape (sentences, N + 1, N + 1). They
 are written one by one, so that little is lost when a process is killed.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -22,7 +23,7 @@ from onlstm.trees.average import best_trees
 
 Ids = NDArray[np.integer[Any]]
 Bytes = NDArray[np.uint8]
-Split = Literal["held", "train"]
+Split = Literal["valid", "train"]
 FULL = 252
 """The byte for 1: many counts of trees divide it."""
 
@@ -32,20 +33,22 @@ class Text:
     """The sentences of a run, the shortest first."""
 
     tokenizer: Tokenizer
-    held: list[Ids]
+    valid: list[Ids]
     train: list[Ids]
 
     @classmethod
     def load(cls, run: Path, plan: Plan) -> "Text":
         """Return the sentences of RUN/corpus that the plan asks for."""
-        data, numbers = corpus.load(run / "corpus"), plan.settings.numbers
-        eos, limits = data.tokenizer.eos_id, (numbers.shortest, numbers.longest)
-        held, train = (sentences(ids, eos, *limits) for ids in (data.valid, data.train))
-        chosen = (
-            sample(some, count, plan.settings.seed)
-            for some, count in ((held, numbers.held_out), (train, plan.sentences))
-        )
-        return cls(data.tokenizer, *(sorted(some, key=len) for some in chosen))
+        data, numbers, seed = corpus.load(run / "corpus"), plan.settings.numbers, plan.settings.seed
+        texts = (data.valid, numbers.held_out), (data.train, plan.sentences)
+        parts: list[list[Ids]] = []
+        for ids, count in texts:
+            places = lines(ids, data.tokenizer.eos_id, numbers.shortest, numbers.longest)
+            if len(places) > count:
+                places = np.random.default_rng(seed).choice(places, count, replace=False)
+            places = places[np.lexsort((places[:, 0], places[:, 1] - places[:, 0]))]
+            parts.append([np.asarray(ids[start:end]) for start, end in places])
+        return cls(data.tokenizer, *parts)
 
     def of(self, split: Split) -> dict[int, list[Ids]]:
         """Return the held-out or training sentences by length."""
@@ -55,12 +58,12 @@ class Text:
         return groups
 
 
-def sentences(ids: Ids, eos: int, shortest: int, longest: int) -> list[Ids]:
-    """Return the lines of a corpus that have so many words."""
+def lines(ids: Ids, eos: int, shortest: int, longest: int) -> Any:
+    """Return where the lines of a corpus that have so many words start and end, (n, 2)."""
     ends = np.flatnonzero(ids == eos)
     starts = np.concatenate([[0], ends[:-1] + 1])
     fits = (ends - starts >= shortest) & (ends - starts <= longest)
-    return [np.asarray(ids[start:end]) for start, end in zip(starts[fits], ends[fits], strict=True)]
+    return np.stack([starts, ends], 1)[fits]
 
 
 def part(ids: Ids, eos: int, tokens: int, number: int) -> Ids:
@@ -76,14 +79,6 @@ def part(ids: Ids, eos: int, tokens: int, number: int) -> Ids:
     return chosen
 
 
-def sample(items: list[Ids], count: int, seed: int) -> list[Ids]:
-    """Return `count` of the items, in order; all of them if there are no more."""
-    if len(items) <= count:
-        return items
-    chosen = np.random.default_rng(seed).choice(len(items), count, replace=False)
-    return [items[k] for k in sorted(chosen)]
-
-
 def write(
     folder: Path,
     text: Text,
@@ -92,20 +87,14 @@ def write(
     report: Callable[[float], None],
 ) -> None:
     """Write what `read` returns, (B, n + 1, n + 1), for sentences of equal length, unless it is there already."""
-    groups, done = text.of(split), 0
     files.make_folder(folder)
-    for n, group in groups.items():
+    done = 0
+    for n, group in text.of(split).items():
+        done += len(group)
         if not _path(folder, split, n).exists():
             parts = [read(group[first : first + 256]) for first in range(0, len(group), 256)]
-            save(folder, split, n, np.concatenate(parts))
-        done += len(group)
-        report(done / len(getattr(text, split)))
-
-
-def save(folder: Path, split: Split, n: int, shares: NDArray[np.floating]) -> None:
-    """Write a file of shares from 0 to 1."""
-    content = np.rint(FULL * shares).astype(np.uint8)
-    files.write(_path(folder, split, n), lambda file: np.save(file, content))
+            files.write(_path(folder, split, n), functools.partial(np.save, arr=_bytes(np.concatenate(parts))))
+            report(done / len(getattr(text, split)))
 
 
 def load(folder: Path, split: Split, n: int) -> Bytes:
@@ -118,16 +107,31 @@ def load(folder: Path, split: Split, n: int) -> Bytes:
     return content
 
 
+def _bytes(shares: NDArray[np.floating]) -> Bytes:
+    content: Bytes = np.rint(FULL * shares).astype(np.uint8)
+    return content
+
+
 def _path(folder: Path, split: Split, n: int) -> Path:
     return folder / f"{split}-{n:02}.npy"
 
 
-class Shares(Sequence[NDArray[np.float32]]):
-    """The shares of a folder's spans for each training sentence, as `GrammarTraining` takes them."""
+def taught(members: Sequence[Path], split: Split, n: int, by_grammars: bool) -> Bytes:
+    """Return what members teach together about sentences of n words.
 
-    def __init__(self, folder: Path, text: Text) -> None:
-        self._files = {n: load(folder, "train", n) for n in text.of("train")}
-        self._places = [(n, row) for n, group in text.of("train").items() for row in range(len(group))]
+    Of language models it is the share of all their trees, of grammars that of each one's best tree.
+    """
+    shares = [load(member, split, n) for member in members]
+    return _bytes(np.mean([in_best_trees(share) if by_grammars else share / FULL for share in shares], axis=0))
+
+
+class Shares(Sequence[NDArray[np.float32]]):
+    """What members teach together about each training sentence, as `GrammarTraining` takes it."""
+
+    def __init__(self, members: Sequence[Path], text: Text, by_grammars: bool) -> None:
+        groups = text.of("train")
+        self._files = {n: taught(members, "train", n, by_grammars) for n in groups}
+        self._places = [(n, row) for n, group in groups.items() for row in range(len(group))]
 
     def __len__(self) -> int:
         return len(self._places)
@@ -135,16 +139,6 @@ class Shares(Sequence[NDArray[np.float32]]):
     def __getitem__(self, k: Any) -> Any:
         n, row = self._places[k]
         return self._files[n][row].astype(np.float32) / FULL
-
-
-def average(members: Sequence[Bytes]) -> Any:
-    """Return the mean of what members say: how language models teach the first grammars."""
-    return np.mean([member.astype(np.float32) / FULL for member in members], axis=0)
-
-
-def vote(members: Sequence[Bytes]) -> Any:
-    """Return the share of the members' best trees that have a span: how grammars teach the next ones."""
-    return np.mean([in_best_trees(member) for member in members], axis=0, dtype=np.float32)
 
 
 def in_best_trees(scores: Bytes) -> NDArray[np.bool_]:
@@ -158,9 +152,9 @@ def in_best_trees(scores: Bytes) -> NDArray[np.bool_]:
 def agreement(folders: Sequence[Path], text: Text) -> float | None:
     """Return the mean F1 between the best trees of two members on held-out sentences; None if there are not two."""
     scores = []
-    for n in text.of("held"):
+    for n in text.of("valid"):
         if n > 2:
-            trees = [in_best_trees(load(folder, "held", n)) for folder in folders]
+            trees = [in_best_trees(load(folder, "valid", n)) for folder in folders]
             shared = [(a & b).sum((1, 2)) - 1 for a, b in combinations(trees, 2)]
             scores += [100 * common / (n - 2) for common in shared]
     return float(np.concatenate(scores).mean()) if scores else None

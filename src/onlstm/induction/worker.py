@@ -15,12 +15,10 @@ import torch
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.induction.plan import Plan
-from onlstm.induction.stages import Stopped, Watch, folder_of, perform
+from onlstm.induction.tasks import PROGRESS, Stopped, Watch, folder_of, perform
 from onlstm.train import checkpoint
 from onlstm.train.fit import Stop
 
-PROGRESS = "progress"
-"""The file with the share of the task that is done."""
 _PATIENCE = 60.0
 """Seconds to wait for the process of an earlier sitting to let go of the folder."""
 

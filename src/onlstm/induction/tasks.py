@@ -15,7 +15,7 @@ from onlstm import files
 from onlstm.errors import UserError
 from onlstm.grammar.pcfg import Grammar
 from onlstm.induction import spans
-from onlstm.induction.plan import STAGES, Plan, Speeds, Task
+from onlstm.induction.plan import LANGUAGE_MODELS, STAGES, Plan, Speeds, Task
 from onlstm.induction.spans import Ids, Shares, Text
 from onlstm.lm.model import LanguageModel
 from onlstm.records import plain, typed
@@ -26,7 +26,8 @@ from onlstm.train.grammar import GrammarTraining
 from onlstm.train.language_model import LanguageModelTraining
 from onlstm.trees.decode import Decoder, spans_from_distances
 
-RESULT, RESTARTED = "result.json", "restarted"
+RESULT, RESTARTED, PROGRESS = "result.json", "restarted", "progress"
+"""Files of a task: how it ended; that it diverged once; the share that is done."""
 _TRAINED = 0.9
 """Share of a model's task that is done when it is trained; then it parses."""
 _VALID = 100_000
@@ -37,7 +38,7 @@ _VALID = 100_000
 class Outcome:
     """How a task ended; the result.json of its folder."""
 
-    seconds: float
+    seconds: float = 0.0
     """Time spent, over all sittings."""
     likelihood: float | None = None
     """Mean log-probability of held-out words, in nats."""
@@ -87,19 +88,17 @@ def perform(run: Path, plan: Plan, task: Task, watch: Watch) -> None:
     """Do a task, or what is left of it."""
     started, text = time.perf_counter(), Text.load(run, plan)
     if task.kind == "speed":
-        outcome = Outcome(seconds=0.0, speeds=_speeds(run, plan, text))
-    elif task.kind in ("shares", "vote"):
-        _combine(run, task, text, watch)
-        outcome = Outcome(seconds=0.0)
+        outcome = Outcome(speeds=_speeds(run, plan, text))
     elif task.kind == "teacher":
         _read(LanguageModel.load(task.run), run, task, text, watch)
-        outcome = Outcome(seconds=0.0)
+        outcome = Outcome()
     elif task.kind == "language-model":
         outcome = _language_model(run, plan, task, text, watch)
     else:
         outcome = _grammar(run, plan, task, text, watch)
-    outcome = replace(outcome, seconds=outcome.seconds or time.perf_counter() - started)
-    files.write(folder_of(run, task.name) / RESULT, files.json_text(plain(outcome)) + "\n")
+    folder, seconds = folder_of(run, task.name), outcome.seconds or time.perf_counter() - started
+    outcome = replace(outcome, seconds=seconds, restarted=(folder / RESTARTED).exists())
+    files.write(folder / RESULT, files.json_text(plain(outcome)) + "\n")
 
 
 def _language_model(run: Path, plan: Plan, task: Task, text: Text, watch: Watch) -> Outcome:
@@ -117,19 +116,20 @@ def _language_model(run: Path, plan: Plan, task: Task, text: Text, watch: Watch)
     started = time.perf_counter()
     _read(LanguageModel.load(folder), run, task, text, watch)
     seconds = training.progress.seconds + time.perf_counter() - started
-    restarted = (folder / RESTARTED).exists()
-    return Outcome(seconds=seconds, likelihood=-training.progress.best, restarted=restarted)
+    return Outcome(seconds=seconds, likelihood=-training.progress.best)
 
 
 def _grammar(run: Path, plan: Plan, task: Task, text: Text, watch: Watch) -> Outcome:
     folder, numbers = folder_of(run, task.name), plan.settings.numbers
-    shares = Shares(folder_of(run, task.needs[0]), text) if task.needs else None
+    teachers = [teacher for teacher in plan.tasks if teacher.name in task.needs]
+    by_grammars = any(teacher.kind not in LANGUAGE_MODELS for teacher in teachers)
+    shares = Shares([folder_of(run, teacher.name) for teacher in teachers], text, by_grammars) if teachers else None
 
     def start(factor: float) -> fit.Training:
         torch.manual_seed(task.seed)
         model = Grammar(replace(numbers.grammar, vocab_size=len(text.tokenizer)), text.tokenizer)
         config = replace(numbers.grammar_train, epochs=task.epochs, lr=factor * numbers.grammar_train.lr)
-        return GrammarTraining(model, text.train, text.held, config, folder, shares=shares, seed=task.seed)
+        return GrammarTraining(model, text.train, text.valid, config, folder, shares=shares, seed=task.seed)
 
     training = _train(start, folder, watch)
     started, model = time.perf_counter(), training.model.eval()
@@ -140,12 +140,11 @@ def _grammar(run: Path, plan: Plan, task: Task, text: Text, watch: Watch) -> Out
         by_sentence = {k: chart.spans[0].numpy() for k, chart in model.read([ids.tolist() for ids in sentences])}
         return np.stack([by_sentence[k] for k in range(len(sentences))]).clip(0, 1)
 
-    spans.write(folder, text, "held", marginals, lambda done: watch(_TRAINED))
+    spans.write(folder, text, "valid", marginals, lambda done: watch(_TRAINED))
     if task.kind != "final":
         spans.write(folder, text, "train", marginals, lambda done: watch(_TRAINED + (1 - _TRAINED) * done))
     seconds = training.progress.seconds + time.perf_counter() - started
-    restarted = (folder / RESTARTED).exists()
-    return Outcome(seconds=seconds, likelihood=-training.progress.history[-1], restarted=restarted)
+    return Outcome(seconds=seconds, likelihood=-training.progress.history[-1])
 
 
 def _train(start: Callable[[float], fit.Training], folder: Path, watch: Watch) -> fit.Training:
@@ -184,7 +183,7 @@ def _read(model: LanguageModel, run: Path, task: Task, text: Text, watch: Watch)
         trees = [spans_from_distances(d, decoder) for d in layers for decoder in get_args(Decoder)]
         return np.mean(trees, axis=0, dtype=np.float32)
 
-    for split in ("held", "train"):
+    for split in ("valid", "train"):
         report = (lambda done: watch(_TRAINED + (1 - _TRAINED) * done)) if task.kind == "language-model" else watch
         spans.write(folder_of(run, task.name), text, split, shares, report)
 
@@ -192,17 +191,6 @@ def _read(model: LanguageModel, run: Path, task: Task, text: Text, watch: Watch)
 def teacher_ids(teacher: Tokenizer, tokenizer: Tokenizer) -> Ids:
     """Return the teacher's id of every word of the vocabulary."""
     return np.array(teacher.ids(tokenizer.vocabulary))
-
-
-def _combine(run: Path, task: Task, text: Text, watch: Watch) -> None:
-    """Write what the members that a task needs teach together."""
-    combine, done = spans.vote if task.kind == "vote" else spans.average, 0
-    for split in ("held", "train"):
-        for n, group in text.of(split).items():
-            members = [spans.load(folder_of(run, name), split, n) for name in task.needs]
-            spans.save(folder_of(run, task.name), split, n, combine(members))
-            done += len(group)
-            watch(done / (len(text.held) + len(text.train)))
 
 
 def _speeds(run: Path, plan: Plan, text: Text) -> Speeds:
@@ -215,7 +203,7 @@ def _speeds(run: Path, plan: Plan, text: Text) -> Speeds:
         training = LanguageModelTraining(model, data.train, data.valid, replace(numbers.train, epochs=1000), folder)
         tokens = numbers.train.batch_size * numbers.train.bptt * _steps_per_second(training, seconds)
     grammar = Grammar(replace(numbers.grammar, vocab_size=words), text.tokenizer)
-    of_grammar = GrammarTraining(grammar, text.train, text.held, replace(numbers.grammar_train, epochs=1000), folder)
+    of_grammar = GrammarTraining(grammar, text.train, text.valid, replace(numbers.grammar_train, epochs=1000), folder)
     size = len(text.train) / of_grammar.length
     return Speeds(tokens=tokens, sentences=size * _steps_per_second(of_grammar, seconds))
 
