@@ -92,17 +92,12 @@ def network(rnn: str, sizes: Sequence[int]) -> str:
 
 def models(runs: Sequence[Model]) -> list[str]:
     """Return the table of the models of a result, or nothing if it has none."""
-    rows = [
-        {
-            "run": run.name,
-            "model": network(run.rnn, run.sizes),
-            "parameters": f"{run.parameters / 1e6:.2f}M",
-            "validation perplexity": number(run.valid_perplexity, 2),
-            "test perplexity": number(run.test_perplexity, 2),
-        }
-        for run in runs
-    ]
-    return [Table.of(rows).markdown()] if rows else []
+    head = ["run", "model", "parameters", "validation perplexity", "test perplexity"]
+    rows = []
+    for run in runs:
+        perplexities = [number(value, 2) for value in (run.valid_perplexity, run.test_perplexity)]
+        rows.append([run.name, network(run.rnn, run.sizes), f"{run.parameters / 1e6:.2f}M", *perplexities])
+    return [Table(head=head, rows=rows).markdown()] if rows else []
 
 
 @cache
