@@ -18,7 +18,11 @@ from helpers import onlstm, random_model
 from onlstm import folder as store
 from onlstm import models, recipe
 from onlstm.cli.parse import run_and_text
+from onlstm.errors import UserError
+from onlstm.grammar.config import GrammarConfig
+from onlstm.grammar.pcfg import Grammar
 from onlstm.lm.model import LanguageModel
+from onlstm.paper.card import ship
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees.tree import read_brackets
@@ -295,3 +299,25 @@ def test_names_are_known_without_torch():
 def test_loading_a_model_does_not_import_torchs_compiler():
     code = "import sys, onlstm; onlstm.Parser.load('en-small').parse('A cat sat.')"
     assert subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch._dynamo' in sys.modules)"]).returncode == 0
+
+
+def test_a_grammar_is_made_ready_to_ship(tmp_path):
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.of_words(["the", "cat", "sat"], "generic")
+    grammar = Grammar(GrammarConfig(vocab_size=len(tokenizer), nonterminals=3, preterminals=4, size=8), tokenizer)
+    grammar.save(tmp_path / "run")
+    with pytest.raises(UserError, match="no result of `onlstm induce`"):
+        ship(tmp_path / "run", tmp_path / "new", half=True, layer=None, results=None, notes=())
+    stages = [{"name": "final", "seconds": 120.0, "likelihood": -5.5, "agreement": None}]
+    origin = {"kind": "induction", "name": "mine", "command": "onlstm induce text", "versions": {}, "seconds": 120.0}
+    record = {"format_version": 1, **origin, "threads": 2, "machine": "x", "stages": stages}
+    (tmp_path / "run" / "result.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="a grammar has no layers"):
+        ship(tmp_path / "run", tmp_path / "new", half=True, layer=2, results=None, notes=())
+    ship(tmp_path / "run", tmp_path / "new", half=True, layer=None, results=None, notes=["Licence: CC BY-SA"])
+    card = (tmp_path / "new" / "README.md").read_text()
+    assert "# new" in card
+    assert "3 nonterminals, 4 preterminals" in card
+    assert "final 2 min, likelihood -5.50" in card
+    assert "- Licence: CC BY-SA" in card
+    assert Grammar.load(tmp_path / "new").tokenizer.vocabulary == tokenizer.vocabulary

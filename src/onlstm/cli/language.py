@@ -12,7 +12,8 @@ from onlstm.cli.console import Answer, Json, many, notice, put, say
 from onlstm.cli.inputs import STDIN, Run, Sentences, Text, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.inputs import sources as text_sources
 from onlstm.cli.main import app
-from onlstm.lm.config import Sampling
+from onlstm.grammar.config import GrammarConfig
+from onlstm.lm.config import LMConfig, Sampling
 
 
 @app.command(name="eval")
@@ -124,7 +125,9 @@ def convert(
         float | None, Parameter(help="For a checkpoint: the original's --wdrop, if the file does not say.")
     ] = None,
     half: Annotated[bool, Parameter(help="For a run: write the weights in half precision.")] = False,
-    layer: Annotated[int | None, Parameter(help="For a run: the layer to make trees of from now on.")] = None,
+    layer: Annotated[
+        int | None, Parameter(help="For a language model: the layer to make trees of from now on.")
+    ] = None,
     results: Annotated[
         Path | None, Parameter(help="For a run: folder of results; its scores go into the card.")
     ] = None,
@@ -138,11 +141,15 @@ def convert(
     from onlstm.lm import import_original
     from onlstm.paper import card
 
+    config: LMConfig | GrammarConfig
     if old.is_dir():
-        model = card.ship(old, out, half=half, layer=layer, results=results, notes=note or ())
+        config = card.ship(old, out, half=half, layer=layer, results=results, notes=note or ()).config
     else:
-        model = import_original.convert(old, out, text or (), weight_dropout, lambda line: say(line, json))
-    sizes = "→".join(map(str, (model.config.embedding_size, *model.config.sizes)))
+        config = import_original.convert(old, out, text or (), weight_dropout, lambda line: say(line, json)).config
+    if isinstance(config, GrammarConfig):
+        sizes = f"{config.nonterminals} nonterminals, {config.preterminals} preterminals"
+    else:
+        sizes = f"{'→'.join(map(str, (config.embedding_size, *config.sizes)))}, chunk {config.chunk_size}"
     megabytes = sum(path.stat().st_size for path in out.iterdir()) / 1e6
-    facts = f"{sizes}, chunk {model.config.chunk_size}, {model.config.vocab_size:,} words, {megabytes:.1f} MB"
-    return Answer({"run": out, "model": model.config}, [f"{out}: {facts}"], json)
+    line = f"{out}: {sizes}, {config.vocab_size:,} words, {megabytes:.1f} MB"
+    return Answer({"run": out, "model": config}, [line], json)

@@ -4,12 +4,15 @@ The card's numbers are those of the run's result.json, or of its copy among the 
 results there; nothing is typed twice.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from onlstm import files
+from onlstm import files, folder
 from onlstm.errors import UserError
+from onlstm.grammar.pcfg import Grammar
+from onlstm.induction.processes import Stage
 from onlstm.lm.model import LanguageModel
 from onlstm.paper import report, training_result
 from onlstm.paper.parsing.content import Content, TableRow
@@ -17,50 +20,81 @@ from onlstm.paper.results import Result, result
 from onlstm.paper.tables import Table, number
 
 CARD = "README.md"
-_KIND = "language-model"
-_RULE = "on-lstm"
-_LIMITS = """\
-- The trees are guesses: unlabelled, binary, made from raw words alone; the model was never shown a tree. Look at the
-  scores above before you count anything with them.
+_RULE, _DECODERS = "on-lstm", ("paper", "mbr")
+_READING = {
+    "model": """\
 - They lean to the right, by decoder `paper` more than by `unbiased`; where *to right* is near 100 they say nothing.
-- It reads one sentence at a time, left to right: a word's boundary is found before the words after it are seen.
+- It reads one sentence at a time, left to right: a word's boundary is found before the words after it are seen.""",
+    "grammar": """\
+- Its labels are numbers of classes that it made up; what they stand for has to be looked up (`onlstm inspect`).
+- It was trained on sentences of at most 30 words and is less sure of longer ones.""",
+}
+_LIMITS = """\
+- The trees are guesses: binary, made from raw words alone; the model was never shown a tree. Look at the scores above
+  before you count anything with them.
+{reading}
 - Words that are not in its vocabulary all look the same to it; `onlstm parse` warns if there are many.
 - It knows the kind of text named above. In other registers, dialects and languages it may do much worse.
 - It has learnt the views of its text's writers: do not judge people by its probabilities, or by what it generates."""
-
 
 _Score = tuple[str, TableRow, float | None, float | None]
 """A treebank, a row of the model's trees, the F1 of right-branching trees, the share of sentences seen."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Induced:
+    """What `onlstm induce` writes into result.json."""
+
+    stages: Sequence[Stage]
+
+
+_CONTENTS: Mapping[folder.Kind, tuple[str, type, str]] = {
+    "model": ("language-model", training_result.Content, "train"),
+    "grammar": ("induction", Induced, "induce"),
+}
+"""Of each kind of model: the kind of its result, the type of that, the command that writes it."""
+
+
 def ship(
     run: Path, out: Path, *, half: bool, layer: int | None, results: Path | None, notes: Sequence[str]
-) -> LanguageModel:
+) -> LanguageModel | Grammar:
     """Return the model, written to `out` with its card; `layer` is the one that trees are to be made of."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"--out {out}: already there; name a new folder, or remove it first")
-    model = LanguageModel.load(run)
-    config = model.config
-    model.config = replace(config, parse_layer=layer or config.parse_layer or config.num_layers // 2 + 1)
+    kind = folder.kind_of(run)
+    if kind == "grammar" and layer is not None:
+        raise UserError(f"--layer {layer}: a grammar has no layers; only a language model has")
+    model: LanguageModel | Grammar = Grammar.load(run) if kind == "grammar" else _with_layer(run, layer)
+    name, content, command = _CONTENTS[kind]
     if not (run / "result.json").exists():
         raise UserError(
-            f"{run}: no result of `onlstm train` to make a card from; continue it with --resume --out {run}"
+            f"{run}: no result of `onlstm {command}` to make a card from; continue it with --resume --out {run}"
         )
-    trained = result(run / "result.json", {_KIND: training_result.Content})
+    trained = result(run / "result.json", {name: content})
     committed = report.collect(results) if results else []
     for copy in committed:
-        if (copy.origin.kind, copy.origin.name) == (_KIND, trained.origin.name):
+        if (copy.origin.kind, copy.origin.name) == (name, trained.origin.name):
             trained = copy  # it may have notes
     evaluations = [copy.content for copy in committed if isinstance(copy.content, Content)]
-    scores = list(_scores(evaluations, trained.origin.name, model.config.parse_layer))
-    facts = _facts(model, trained) | ({"weights": "in half precision"} if half else {})
+    own_layer = model.config.parse_layer if isinstance(model, LanguageModel) else None
+    scores = list(_scores(evaluations, trained.origin.name, own_layer))
+    facts = _facts(model, trained) if isinstance(model, LanguageModel) else _grammar_facts(model, trained)
+    facts |= {"weights": "in half precision"} if half else {}
     model.save(out, half=half, trust=_trust(scores))
-    files.write(out / CARD, _card(out.name, facts, [*notes, *trained.origin.notes], scores))
+    limits = _LIMITS.format(reading=_READING[kind])
+    files.write(out / CARD, _card(out.name, facts, [*notes, *trained.origin.notes], scores, limits))
     return model
 
 
-def _scores(evaluations: Sequence[Content], name: str, layer: int) -> Iterator[_Score]:
-    """Yield the scores of the model's trees of that layer; those of a treebank that was scored twice, once."""
+def _with_layer(run: Path, layer: int | None) -> LanguageModel:
+    model = LanguageModel.load(run)
+    config = model.config
+    model.config = replace(config, parse_layer=layer or config.parse_layer or config.num_layers // 2 + 1)
+    return model
+
+
+def _scores(evaluations: Sequence[Content], name: str, layer: int | None) -> Iterator[_Score]:
+    """Yield the scores of the model's trees, of that layer if it has any; a treebank that was scored twice, once."""
     seen = set()
     for content in evaluations:
         bank = content.treebank
@@ -76,10 +110,10 @@ def _scores(evaluations: Sequence[Content], name: str, layer: int) -> Iterator[_
 
 def _trust(scores: Sequence[_Score]) -> str:
     """Return one line on how far to trust the trees."""
-    paper = [score for score in scores if (score[1].rule, score[1].decoder) == (_RULE, "paper")]
-    if not paper:
+    usual = [score for score in scores if score[1].rule == _RULE and score[1].decoder in _DECODERS]
+    if not usual:
         return "trees learnt from raw text and never compared with a treebank: take them as guesses"
-    banks = ", ".join(f"{bank} {number(row.f1, 0)} ({number(right, 0)})" for bank, row, right, _ in paper)
+    banks = ", ".join(f"{bank} {number(row.f1, 0)} ({number(right, 0)})" for bank, row, right, _ in usual)
     return f"trees learnt from raw text: take them as guesses; F1 (that of right-branching trees): {banks}"
 
 
@@ -97,7 +131,26 @@ def _facts(model: LanguageModel, trained: Result[training_result.Content]) -> di
     }
 
 
-def _card(name: str, facts: dict[str, str], notes: Sequence[str], scores: Sequence[_Score]) -> str:
+def _grammar_facts(model: Grammar, trained: Result[Any]) -> dict[str, str]:
+    symbols = f"{model.config.nonterminals} nonterminals, {model.config.preterminals} preterminals"
+    stages = (
+        f"{stage.name} {stage.seconds / 60:.0f} min, likelihood {number(stage.likelihood, 2)}, "
+        f"agreement {number(stage.agreement)}"
+        for stage in trained.content.stages
+    )
+    tokenizer = model.tokenizer
+    assert tokenizer
+    return {
+        "model": f"a simple probabilistic grammar: {symbols}",
+        "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
+        "training": f"`{trained.origin.command}`, {trained.origin.threads} processes",
+        "stages (processor time; nats per held-out word; F1 between members)": "; ".join(stages),
+        "vocabulary": f"{model.config.vocab_size:,} words, found by the profile `{tokenizer.profile}`",
+        "trees": "the spans that are likeliest, all trees considered (decoder `mbr`)",
+    }
+
+
+def _card(name: str, facts: dict[str, str], notes: Sequence[str], scores: Sequence[_Score], limits: str) -> str:
     rows = [
         [treebank, row.rule, str(row.decoder)]
         + [number(value) for value in (row.f1, row.short.f1, right, row.ties, row.f1_to_right, seen)]
@@ -107,4 +160,4 @@ def _card(name: str, facts: dict[str, str], notes: Sequence[str], scores: Sequen
     blocks = [f"# {name}", "\n".join(f"- {key}: {value}" for key, value in facts.items())]
     blocks += ["## Text, licence, remarks", "\n".join(f"- {note}" for note in notes)] if notes else []
     blocks += ["## Trees against treebanks", Table(head=head, rows=rows).markdown() if rows else "Not measured."]
-    return "\n\n".join([*blocks, "## Limits", _LIMITS]) + "\n"
+    return "\n\n".join([*blocks, "## Limits", limits]) + "\n"
