@@ -17,18 +17,22 @@ from onlstm.train.fit import Stop
 from onlstm.train.grammar import GrammarTraining
 
 
+class Calls(Watch):
+    """Asks a task to stop after some calls."""
+
+    def __init__(self, left=math.inf):
+        self.stop, self.left = Stop(), left
+
+    def note(self, done):
+        self.left -= 1
+        self.stop.requested |= self.left < 0
+
+
 def do(run, plan, name, *, calls=math.inf):
     """Do a task; it is asked to stop after some calls to report progress."""
     (task,) = (task for task in plan.tasks if task.name == name)
-    left = calls
-
-    def share(done):
-        nonlocal left
-        left -= 1
-        return left >= 0
-
     folder_of(run, name).mkdir(parents=True, exist_ok=True)
-    perform(run, plan, task, Watch(share, Stop()))
+    perform(run, plan, task, Calls(calls))
     return load_outcome(run, name)
 
 

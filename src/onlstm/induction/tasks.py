@@ -1,6 +1,7 @@
 """What the tasks of an induction do: each is a function of the run's files that writes its own."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -52,22 +53,26 @@ class Stopped(Exception):
 
 
 class Watch:
-    """Passes on how much of a task is done, and ends it if it has to stop.
+    """Notes how much of a task is done, and ends it after a signal or when the parent process is gone."""
 
-    Args:
-        share: called with the share that is done; returns whether to go on.
-    """
-
-    def __init__(self, share: Callable[[float], bool], stop: fit.Stop) -> None:
-        self.share, self.stop = share, stop
+    def __init__(self, folder: Path, parent: int, stop: fit.Stop) -> None:
+        self._folder, self._parent, self.stop, self._noted = folder, parent, stop, 0.0
 
     def __call__(self, done: float) -> None:
-        if not self.share(done) or self.stop.requested:
+        self.note(done)
+        if self.stop.requested:
             raise Stopped
 
     def step(self, record: fit.Record) -> None:
         """Watch a training, which writes a checkpoint before it stops."""
-        if not self.share(_TRAINED * record.numbers.get("done", 0.0)):
+        self.note(_TRAINED * record.numbers.get("done", 0.0))
+
+    def note(self, done: float) -> None:
+        """Write the share that is done to a file, once a second."""
+        if time.monotonic() > self._noted + 1:
+            self._noted = time.monotonic()
+            (self._folder / PROGRESS).write_text(f"{done:.4f}")
+        if os.getppid() != self._parent:
             self.stop.requested = True
 
 
