@@ -22,8 +22,8 @@ from onlstm.grammar.pcfg import Grammar
 from onlstm.induction import plan as planning
 from onlstm.induction import spans
 from onlstm.induction.config import InductionText, Numbers, Settings
-from onlstm.induction.plan import STAGES, Plan, Speeds
-from onlstm.induction.processes import Listener, Pool, Stage, summary
+from onlstm.induction.plan import STAGES, Plan, Speeds, Stage
+from onlstm.induction.processes import Listener, Pool, summary
 from onlstm.induction.tasks import RESULT, folder_of, teacher_ids
 from onlstm.models import locate
 from onlstm.records import plain, typed

@@ -56,6 +56,19 @@ class Speeds:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What came out of the tasks of a stage."""
+
+    name: str
+    seconds: float
+    """Time their processes took, added up."""
+    likelihood: float | None = None
+    """Mean log-probability of a held-out word, in nats; the mean over the stage's models."""
+    agreement: float | None = None
+    """Mean F1 between the trees of two of the models for held-out sentences, from 0 to 100."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """All that an induction depends on; plan.json."""
 

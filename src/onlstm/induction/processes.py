@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -15,24 +14,11 @@ import onlstm
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.induction import spans
-from onlstm.induction.plan import LANGUAGE_MODELS, Plan, Speeds, Task, ready
+from onlstm.induction.plan import LANGUAGE_MODELS, Plan, Speeds, Stage, Task, ready
 from onlstm.induction.tasks import PROGRESS, folder_of, load_outcome
 from onlstm.train.fit import Stop
 from onlstm.trees.average import best_trees
 from onlstm.trees.tree import Tree
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """What came out of the tasks of a stage."""
-
-    name: str
-    seconds: float
-    """Time their processes took, added up."""
-    likelihood: float | None = None
-    """Mean log-probability of a held-out word, in nats; the mean over the stage's models."""
-    agreement: float | None = None
-    """Mean F1 between the trees of two of the models for held-out sentences, from 0 to 100."""
 
 
 class Listener:

@@ -5,16 +5,14 @@ results there; nothing is typed twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from onlstm import files, folder
 from onlstm.errors import UserError
 from onlstm.grammar.pcfg import Grammar
-from onlstm.induction.processes import Stage
 from onlstm.lm.model import LanguageModel
-from onlstm.paper import report, training_result
+from onlstm.paper import induced, report, training_result
 from onlstm.paper.parsing.content import Content, TableRow
 from onlstm.paper.results import Result, result
 from onlstm.paper.tables import Table, number
@@ -41,16 +39,9 @@ _Score = tuple[str, TableRow, float | None, float | None]
 """A treebank, a row of the model's trees, the F1 of right-branching trees, the share of sentences seen."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Induced:
-    """What `onlstm induce` writes into result.json."""
-
-    stages: Sequence[Stage]
-
-
 _CONTENTS: Mapping[folder.Kind, tuple[str, type, str]] = {
     "model": ("language-model", training_result.Content, "train"),
-    "grammar": ("induction", Induced, "induce"),
+    "grammar": ("induction", induced.Content, "induce"),
 }
 """Of each kind of model: the kind of its result, the type of that, the command that writes it."""
 
@@ -131,7 +122,7 @@ def _facts(model: LanguageModel, trained: Result[training_result.Content]) -> di
     }
 
 
-def _grammar_facts(model: Grammar, trained: Result[Any]) -> dict[str, str]:
+def _grammar_facts(model: Grammar, trained: Result[induced.Content]) -> dict[str, str]:
     symbols = f"{model.config.nonterminals} nonterminals, {model.config.preterminals} preterminals"
     stages = (
         f"{stage.name} {stage.seconds / 60:.0f} min, likelihood {number(stage.likelihood, 2)}, "

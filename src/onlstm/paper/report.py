@@ -1,7 +1,7 @@
 """RESULTS.md and a page for every experiment, made from results/*.json with the published numbers beside ours.
 
-The files are what `onlstm train`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. A new kind of result
-needs an `Experiment` here, which makes its tables, and an entry in pages.yaml. Nothing here imports torch.
+The files are what `onlstm train`, `induce`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. A new kind of
+result needs an `Experiment` here, which makes its tables, and an entry in pages.yaml. Nothing here imports torch.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from onlstm import files
-from onlstm.paper import training_result
+from onlstm.paper import induced, training_result
 from onlstm.paper.logic import page as logic
 from onlstm.paper.logic.content import Experiment as Logic
 from onlstm.paper.parsing import table as parsing
@@ -53,6 +53,7 @@ class _Entry:
 EXPERIMENTS: Mapping[str, Experiment] = {
     "language-model": Experiment(training_result.Content, training_result.summary, training_result.details),
     "parsing": Experiment(Parsing, parsing.summary, parsing.details),
+    "induction": Experiment(induced.Content, induced.tables, induced.tables),
     "syneval": Experiment(Syneval, syntax.summary, syntax.details),
     "blimp": Experiment(Blimp, syntax.summary, syntax.details),
     "agreement": Experiment(Agreement, syntax.summary, syntax.details),
