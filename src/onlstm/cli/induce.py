@@ -16,8 +16,8 @@ from onlstm.induction.config import InductionText
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from onlstm.induction.plan import Plan
-    from onlstm.induction.processes import Listener, Stage
+    from onlstm.induction.plan import Plan, Stage
+    from onlstm.induction.processes import Listener
     from onlstm.trees.tree import Tree
 
 _KINDS = {"teacher": "teacher", "language-model": "language model", "final": "grammar"}

@@ -1,7 +1,7 @@
 """RESULTS.md and a page for every experiment, made from results/*.json with the published numbers beside ours.
 
-The files are what `onlstm train`, `induce`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. A new kind of
-result needs an `Experiment` here, which makes its tables, and an entry in pages.yaml. Nothing here imports torch.
+The files are what `onlstm train`, `induce`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. A new kind
+of result needs an `Experiment` here, which makes its tables, and an entry in pages.yaml. Nothing here imports torch.
 """
 
 import os
