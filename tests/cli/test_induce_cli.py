@@ -39,7 +39,7 @@ def test_the_plan_is_a_table():
     assert final.startswith("final            1 grammar")
     minutes = [float(line.split()[-1]) for line in (models, first, second, final)]
     assert float(total.split()[-1]) == pytest.approx(sum(minutes), abs=0.3)
-    assert text == "Language models read 900,000 tokens. Grammars read 35,000 sentences of 2 to 30 words."
+    assert text == "Each language model reads 900,000 tokens. Grammars read 35,000 sentences of 2 to 30 words."
     assert len({len(line) for line in lines[:-1]}) == 1
 
 

@@ -116,5 +116,5 @@ def plan_lines(plan: "Plan", threads: int) -> "Iterator[str]":
         past = end
     yield f"{'all':16} {f'{threads} processes at once' if threads > 1 else '1 process':36} {'':7} {past / 60:8.1f}"
     numbers = plan.settings.numbers
-    read = "" if plan.settings.teachers else f"Language models read {plan.tokens:,} tokens. "
+    read = "" if plan.settings.teachers else f"Each language model reads {plan.tokens:,} tokens. "
     yield f"{read}Grammars read {plan.sentences:,} sentences of {numbers.shortest} to {numbers.longest} words."

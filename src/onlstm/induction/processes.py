@@ -53,6 +53,7 @@ class Pool:
         self._finished = {task.name for task in plan.tasks if load_outcome(run, task.name)}
         self._tasks: dict[str, Task] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._shares: dict[str, float] = {}
 
     def run(self) -> None:
         """Return when all tasks are done; raise `Interrupted` after a signal, a `UserError` if one fails."""
@@ -112,7 +113,9 @@ class Pool:
 
     def _report(self) -> None:
         if self._plan.speeds:
-            shares = {name: _share(folder_of(self._folder, name)) for name in self._processes}
+            for name in self._processes:
+                self._shares[name] = max(self._shares.get(name, 0.0), _share(folder_of(self._folder, name)))
+            shares = {name: self._shares[name] for name in self._processes}
             done = dict.fromkeys(self._finished, 1.0) | shares
             seconds = {task.name: task.seconds for task in self._plan.tasks}
             share = sum(done[name] * seconds[name] for name in done) / sum(seconds.values())

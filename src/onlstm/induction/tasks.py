@@ -65,7 +65,8 @@ class Watch:
 
     def step(self, record: fit.Record) -> None:
         """Watch a training, which writes a checkpoint before it stops."""
-        self.note(_TRAINED * record.numbers.get("done", 0.0))
+        if record.event != "epoch":
+            self.note(_TRAINED * record.numbers["done"])
 
     def note(self, done: float) -> None:
         """Write the share that is done to a file, once a second."""
