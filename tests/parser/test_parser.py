@@ -283,7 +283,8 @@ def test_a_string_is_not_lines():
 
 def test_models_without_distances_or_words_are_refused():
     with pytest.raises(UserError, match=r"^gates forget: a model with LSTM layers has no master gates; .* lstm"):
-        Parser(model(rnn="lstm"))
+        Parser(model(rnn="lstm"), gates="forget")
+    assert Parser(model(rnn="lstm")).gates == "lstm"
     with pytest.raises(UserError, match=r"^gates lstm: only for models with LSTM layers"):
         Parser(model(), gates="lstm")
     bare = model()

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onlstm.errors import UserError, at_least_one
-from onlstm.models import DEFAULT, RUN_FILES, is_run, locate, names
+from onlstm.models import DEFAULT, RUN_FILES, TREES, is_run, locate, names
 
 STDIN = "/dev/stdin"
 """What - on the command line becomes, until `sources` turns it back."""
@@ -21,14 +21,20 @@ Run = Annotated[Path, Parameter(help=f"A run folder, or {DEFAULT}.")]
 Text = Annotated[
     str, Parameter(name="TEXT", help="Text files (.txt, .gz, .xz), folders with train/valid/test files, or -.")
 ]
-Sentences = Annotated[
-    str,
-    Parameter(
+
+
+def _run_and_sentences(default: str) -> Parameter:
+    return Parameter(
         name="[RUN] TEXT",
-        help=f"A run folder or {DEFAULT} (the default) if the first word names one; then sentences in quotes, files "
+        help=f"A run folder or {default} (the default) if the first word names one; then sentences in quotes, files "
         "(.txt, .gz, .xz) with one sentence per line, or - (the default).",
-    ),
-]
+    )
+
+
+Sentences = Annotated[str, _run_and_sentences(DEFAULT)]
+"""For a language model."""
+ToParse = Annotated[str, _run_and_sentences(TREES)]
+"""For whatever finds trees."""
 Threads = Annotated[int | None, Parameter(help="Processor threads (default: all cores).")]
 _SUFFIXES = tuple(".txt .json .jsonl .svg .html .tex .gz .xz .bz2 .mrg .psd .xml .zip .tar .tgz .txz".split())  # noqa: SIM905
 
@@ -52,7 +58,7 @@ def sources(*text: str) -> tuple[str, ...]:
     return tuple("-" if name == STDIN else name for name in text)
 
 
-def run_and_text(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def run_and_text(words: Sequence[str], default: str = DEFAULT) -> tuple[str, tuple[str, ...]]:
     """Return the run that the first word names, or the default one, and the texts; without any, standard input."""
     first, *rest = sources(*words) or ("-",)
     if late := [word for word in rest if is_run(word)]:
@@ -60,11 +66,11 @@ def run_and_text(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     if is_run(first):
         return first, tuple(rest) or ("-",)
     if first in ("", "-") or exists(first) or any(map(str.isspace, first)):
-        return DEFAULT, (first, *rest)
+        return default, (first, *rest)
     parent = Path(first).parent
     neighbours = map(str, parent.iterdir()) if exists(str(parent)) and parent.is_dir() else ()
     close = difflib.get_close_matches(first, [*names(), *neighbours], n=1)
-    word = "check the name" if _is_path(first) else f"for a sentence of one word, name the run too: {DEFAULT} {first}"
+    word = "check the name" if _is_path(first) else f"for a sentence of one word, name the run too: {default} {first}"
     raise UserError(f"{first:.60}: no such run, file or folder; {f'did you mean {close[0]}?' if close else word:.100}")
 
 

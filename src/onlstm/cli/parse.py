@@ -9,17 +9,17 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli.console import Progress, notice
-from onlstm.cli.inputs import Sentences, Threads, check_output, run_and_text, set_threads, texts, trust
+from onlstm.cli.inputs import Threads, ToParse, check_output, run_and_text, set_threads, texts, trust
 from onlstm.cli.main import app
 from onlstm.cli.shards import Marker, Shard
 from onlstm.errors import UserError
-from onlstm.models import locate
+from onlstm.models import DEFAULT, TREES, locate
 
 if TYPE_CHECKING:
     from onlstm.parser import Parse, Parser
@@ -38,7 +38,7 @@ _NAMED, _UNKNOWN = 5, 0.3
 
 @app.command
 def parse(
-    *words: Sentences,
+    *words: ToParse,
     format: Annotated[
         Format | None,
         Parameter(help="Default: from the suffix of --out; otherwise a tree on a terminal and brackets in a pipe."),
@@ -46,11 +46,27 @@ def parse(
     layer: Annotated[
         str | None, Parameter(help="1, middle, last, or 1,2 for the average (default: the run's).")
     ] = None,
-    decoder: Annotated[Literal["paper", "unbiased"], Parameter(help="How distances become a tree.")] = "paper",
+    decoder: Annotated[
+        Literal["paper", "unbiased", "mbr", "viterbi"] | None,
+        Parameter(
+            help="How distances become a tree: paper (default) or unbiased; how a grammar's probabilities do: mbr "
+            "(default) or viterbi."
+        ),
+    ] = None,
     gates: Annotated[
         Literal["forget", "input", "lstm"] | None,
         Parameter(help="Which gates to read: forget, input, or lstm (an LSTM's own forget gates)."),
     ] = None,
+    labels: Annotated[
+        bool, Parameter(help="Of a grammar: show its labels, N17 over constituents, T5 over words.")
+    ] = False,
+    confidence: Annotated[
+        bool,
+        Parameter(
+            help="Of a grammar: how probable each span is, in JSON and as the weight of lines in SVG and HTML; in JSON "
+            "also the share of votes if the run has members."
+        ),
+    ] = False,
     out: Annotated[
         Path | None, Parameter(help="File to write; with --shard a folder, and for SVG a folder with one file each.")
     ] = None,
@@ -61,7 +77,7 @@ def parse(
 ) -> None:
     """Print the tree of each sentence. One line of text is one sentence; the order is kept.
 
-    Without a RUN, the bundled model en-small reads the text. The first word is a RUN if it is a folder with a model or
+    Without a RUN, the bundled model reads the text. The first word is a RUN if it is a folder with a model or
     the name of a bundled one; it is text if it is a file, a folder of text, -, or holds a space.
 
     Line n of the brackets always belongs to line n of the text: a line without words gives an empty line, or a JSON
@@ -70,22 +86,22 @@ def parse(
     On a cluster: --shard 1/8 --out FOLDER to --shard 8/8 --out FOLDER, and again for one that was lost; then
     `cat FOLDER/part-*.txt`.
     """
-    from onlstm.lm.model import LanguageModel
     from onlstm.parser import Parser
     from onlstm.text.sources import read_inputs
 
     set_threads(threads)
     kind = _format(format, out, json)
     part = Shard.of(shard) if shard else None
-    run, text = run_and_text(words)
+    run, text = run_and_text(words, DEFAULT if layer or gates or decoder in ("paper", "unbiased") else TREES)
     inputs = texts(text)
     if part and Path("-") in inputs:
         raise UserError("--shard: not with standard input, which only one process can read; name files")
     target = _target(out, kind, part, inputs)
-    model = LanguageModel.load(run)
-    gates = gates or ("lstm" if model.config.rnn == "lstm" else "forget")
-    parser = Parser(model, layer=layer, decoder=decoder, gates=gates)
-    options = {"shard": shard, "format": kind, "layers": [*parser.layers], "decoder": decoder, "gates": gates}
+    _check_grammar(run, kind, labels, confidence)
+    parser = Parser.load(run, layer=layer, decoder=decoder, gates=gates, labels=labels, votes=confidence)
+    options: dict[str, object] = {"shard": shard, "format": kind, "layers": [*parser.layers]}
+    options |= {"decoder": parser.decoder, "gates": parser.gates}
+    options |= {"labels": labels or None, "confidence": confidence or None}  # older marks have neither
     marker = Marker.of(target, locate(run), inputs, options) if part and target else None
     if marker and marker.finished():
         notice(f"{target}: already finished")
@@ -96,6 +112,8 @@ def parse(
     own = part.lines(_count(inputs)) if part else None
     lines = read_inputs(inputs) if own is None else islice(read_inputs(inputs), own.start, own.stop)
     records = _records(parser, lines, run, own.start if own else 0, on_error == "stop", typed)
+    unasked: Any = {name: None for name, asked in (("labels", labels), ("confidence", confidence)) if not asked}
+    records = ((replace(parse, **unasked), error) for parse, error in records)
     if not typed and (out or not sys.stdout.isatty()):
         records = _watched(records, None if own is None else len(own), inputs)
     if target:
@@ -105,6 +123,17 @@ def parse(
             print(row, end="", flush=typed)
     if marker:
         marker.write()
+
+
+def _check_grammar(run: str, kind: Format, labels: bool, confidence: bool) -> None:
+    """Refuse what only a grammar has, of a language model, and what a format cannot show."""
+    from onlstm.folder import kind_of
+
+    asked = "--labels" if labels else "--confidence" if confidence else ""
+    if asked and kind_of(Path(run)) == "model":
+        raise UserError(f"{asked}: {run} is a language model and has none; name the run of a grammar")
+    if confidence and kind not in ("json", "svg", "html"):
+        raise UserError(f"--confidence: {kind} cannot show it; choose --format json, svg or html")
 
 
 def _format(format: Format | None, out: Path | None, json: bool) -> Format:
@@ -209,7 +238,11 @@ def _rows(kind: Format, records: Iterable[Record], width: int | None = None) -> 
 def _picture(kind: Format, records: Iterable[Record]) -> str:
     from onlstm import draw
 
-    diagrams = [draw.Diagram(tree=parse.tree, distances=parse.distances) for parse, _ in records if parse.tree]
+    diagrams = [
+        draw.Diagram(tree=parse.tree, distances=parse.distances, sure=parse.confidence is not None)
+        for parse, _ in records
+        if parse.tree
+    ]
     if not diagrams:
         raise UserError("no sentence with words, so there is nothing to draw")
     picture = {"svg": draw.svg, "html": draw.html, "latex": draw.latex}[kind](diagrams)

@@ -36,6 +36,8 @@ class Diagram:
     """M rows, lowest-ranking neurons first, of a value from 0 to 1 per word; drawn as a heat map, high ranks on top."""
     mark: bool = True
     """Whether to mark the brackets that differ from gold."""
+    sure: bool = True
+    """Whether the lines of a tree with `confidence` are the heavier the surer the bracket is."""
     title: str = ""
     """The sentence if empty."""
 
@@ -53,6 +55,10 @@ class Diagram:
             return set(), set()
         ours, theirs = set(self.tree.spans()), set(self.gold.spans())
         return ours - theirs, theirs - ours
+
+    def weights(self) -> dict[tuple[int, int], float]:
+        """Return how sure each bracket inside the tree is, 0 to 1; nothing if that is not known or not to be shown."""
+        return dict(zip(self.tree.spans(), self.tree.confidence or (), strict=False)) if self.sure else {}
 
     @property
     def name(self) -> str:

@@ -62,6 +62,8 @@ def _legend(diagrams: Sequence[Diagram]) -> Iterator[str]:
         yield f"Model at the left, gold at the right; mean F1 {sum(scores) / len(scores):.1f} (rule on-lstm)."
     if any(diagram.gold and diagram.mark for diagram in diagrams):
         yield "Dashed: brackets that only one of the two trees has."
+    if any(diagram.weights() for diagram in diagrams):
+        yield "Heavier lines: brackets that the model is surer of."
     if any(diagram.distances for diagram in diagrams):
         yield "Distance: how high the boundary before a word is."
     if any(diagram.gates for diagram in diagrams):

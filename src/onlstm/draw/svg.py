@@ -71,7 +71,7 @@ class Panel:
 
     def __init__(self, diagram: Diagram, down: bool) -> None:
         self.tree, self.words = diagram.tree, diagram.tree.words
-        self.distances, self.gates = diagram.distances, diagram.gates
+        self.distances, self.gates, self.weights = diagram.distances, diagram.gates, diagram.weights()
         self.down, self.rtl = down, right_to_left(self.words)
         self.edges = [0.0, *accumulate([21.0] * len(self.words) if down else _slots(diagram.tree))]
         self.middles = [(a + b) / 2 for a, b in pairwise(self.edges)]
@@ -116,19 +116,24 @@ class Panel:
 
     def _tree(self) -> str:
         """Return the lines, a path for the brackets of either kind, and the labels."""
-        plain, dashed, labels = list[str](), list[str](), list[str]()
+        dashed, labels = list[str](), list[str]()
+        plain: dict[str, list[str]] = {"1.2": []}  # by the weight of the lines
 
         def draw(node: "Node", children: list[tuple[float, float]]) -> tuple[float, float]:
             a, d = (children[0][0] + children[-1][0]) / 2, min(d for _, d in children) - self.step
             marked = node[:2] in self.marked
             ends = [(a, below + 3 * (below == self.depth)) for a, below in children]
-            (dashed if marked else plain).append(_fork(d, ends, self.step))
+            weight = f"{0.5 + 1.6 * self.weights[node[:2]]:.1f}" if node[:2] in self.weights else "1.2"
+            (dashed if marked else plain.setdefault(weight, [])).append(_fork(d, ends, self.step))
             style = f' fill="{self.colour}" font-weight="700"' if marked else ""
             labels.append(self._text(a, d, node.label, style) if node.label else "")
             return a, d
 
         fold(self.tree, lambda i: (self.middles[i], self.depth), draw)
-        lines = f'<g stroke="{INK}" stroke-width="1.2"><path d="{"".join(plain)}"/></g>'
+        lines = "".join(
+            f'<g stroke="{INK}" stroke-width="{weight}"><path d="{"".join(forks)}"/></g>'
+            for weight, forks in plain.items()
+        )
         if dashed:
             path = f'<path stroke-dasharray="5 3" d="{"".join(dashed)}"/>'
             lines += f'<g stroke="{self.colour}" stroke-width="1.7">{path}</g>'

@@ -9,10 +9,19 @@ from pathlib import Path
 from onlstm.errors import UserError
 
 DEFAULT = "en-small"
-"""What commands that are given no run use."""
+"""The language model of commands that are given no run."""
 _BOX = Path(__file__).parent
 RUN_FILES = ("config.json", "model.safetensors", "trainer.pt")
 """Each tells that a folder is a run, even if damaged."""
+
+
+def _best_trees(box: Path) -> str:
+    """Return the name of the grammar if it is in the box, else that of the language model."""
+    return "en" if (box / "en" / RUN_FILES[0]).is_file() else DEFAULT
+
+
+TREES = _best_trees(_BOX)
+"""What commands that only need trees use if they are given no run."""
 
 
 def names() -> list[str]:

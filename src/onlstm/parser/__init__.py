@@ -38,8 +38,8 @@ class Parser:
             grammar "mbr" (the default: the spans that are likeliest, all trees considered) or "viterbi" (the likeliest
             tree, slower).
         gates: of a language model, which gates the distances are read from: the master "forget" gates, as in the paper
-            (the default), the master "input" gates or, for a model with LSTM layers, "lstm": 1 - the mean of its forget
-            gate (Dyer et al. 2019).
+            (the default), the master "input" gates or, for a model with LSTM layers (there the default), "lstm": 1 -
+            the mean of its forget gate (Dyer et al. 2019).
         labels: whether a grammar's trees have its symbols as labels: N17 over constituents, T5 over words.
         members: grammars over the same words, of whose trees `Parse.votes` counts the spans.
         words_at_once: bounds the memory of a language model, also for a single long sentence; it changes nothing but
@@ -82,7 +82,7 @@ class Parser:
             if labels or members:
                 raise UserError(f"{'labels' if labels else 'members'}: a language model has none; only a grammar has")
             choice = cast(Decoder, decoder or "paper")
-            self._parser = DistanceParser(model, layer, choice, gates or "forget", words_at_once)
+            self._parser = DistanceParser(model, layer, choice, gates, words_at_once)
 
     @property
     def layers(self) -> tuple[int, ...]:

@@ -21,8 +21,9 @@ class DistanceParser:
     """What a `Parser` does with a language model."""
 
     def __init__(
-        self, model: LanguageModel, layer: Layers | None, decoder: Decoder, gates: Gates, words_at_once: int
+        self, model: LanguageModel, layer: Layers | None, decoder: Decoder, gates: Gates | None, words_at_once: int
     ) -> None:
+        gates = gates or ("lstm" if model.config.rnn == "lstm" else "forget")
         for option, choice, choices in (("decoder", decoder, get_args(Decoder)), ("gates", gates, get_args(Gates))):
             if choice not in choices:
                 raise UserError(f"{option} {choice!r}: there are {', '.join(choices)}")

@@ -141,8 +141,7 @@ class ParseScore:
             if counts:
                 bins.setdefault((length - 1) // width, []).append(counts)
         return {
-            (k * width + 1, (k + 1) * width): (_average(scored, self.rule).f1, len(scored))
-            for k, scored in bins.items()
+            (k * width + 1, (k + 1) * width): (average(scored, self.rule).f1, len(scored)) for k, scored in bins.items()
         }
 
 
@@ -168,7 +167,7 @@ def score(gold: Sequence[Tree], predicted: Sequence[Tree], rule: str | Rule = "o
     counts = [_count(target, guess, rule) if len(target.words) >= rule.shortest else None for target, guess in pairs]
     pairs = list(compress(pairs, counts))
     scored = [sentence for sentence in counts if sentence]
-    precision, recall, f1 = _average(scored, rule)
+    precision, recall, f1 = average(scored, rule)
     short = len(counts) - len(scored)
     return ParseScore(
         rule=rule,
@@ -200,7 +199,7 @@ def tied(distances: Iterable[Sequence[float]]) -> float:
     return 100 * repeated / total if total else math.nan
 
 
-def _brackets(tree: Tree, rule: Rule) -> set[tuple[int, int, int]]:
+def brackets(tree: Tree, rule: Rule) -> set[tuple[int, int, int]]:
     """Return the brackets that count, as (start, end, 0); those of a unary chain, where all count, with 0, 1, 2, …"""
     n = len(tree.words)
     times = Counter((start, end) for start, end, _ in tree.nodes)
@@ -214,7 +213,7 @@ def _brackets(tree: Tree, rule: Rule) -> set[tuple[int, int, int]]:
 
 
 def _count(gold: Tree, predicted: Tree, rule: Rule) -> Counts:
-    ours, theirs = _brackets(predicted, rule), _brackets(gold, rule)
+    ours, theirs = brackets(predicted, rule), brackets(gold, rule)
     return Counts(len(ours & theirs), len(theirs), len(ours))
 
 
@@ -245,7 +244,7 @@ def _prf(counts: Counts) -> PRF:
     return PRF(100 * precision, 100 * recall, 100 * 2 * precision * recall / (precision + recall + _TINY))
 
 
-def _average(counts: Sequence[Counts], rule: Rule) -> PRF:
+def average(counts: Sequence[Counts], rule: Rule) -> PRF:
     if not counts:
         return PRF(math.nan, math.nan, math.nan)
     if rule.average == "corpus":
