@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from onlstm.cli.main import main
+from onlstm.grammar.config import GrammarConfig
+from onlstm.grammar.pcfg import Grammar
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 
@@ -21,6 +23,16 @@ def random_model(tokenizer, dtype=torch.float32, *, spread=0.7, seed=0, **option
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.uniform_(-spread, spread)
+    return made.eval()
+
+
+def random_grammar(tokenizer, *, seed=0, **sizes) -> Grammar:
+    """A small grammar whose rules are far from uniform."""
+    torch.manual_seed(seed)
+    config = {"vocab_size": len(tokenizer), "nonterminals": 5, "preterminals": 7, "size": 16}
+    made = Grammar(GrammarConfig(**config | sizes), tokenizer)
+    with torch.no_grad():
+        made.symbols.mul_(4)
     return made.eval()
 
 

@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 import torch
 
+from helpers import random_grammar
 from onlstm.errors import UserError
-from onlstm.grammar.config import GrammarConfig
 from onlstm.grammar.pcfg import Grammar
 from onlstm.parser import Parse, Parser
 from onlstm.parser import marginals as module
@@ -20,12 +20,7 @@ SENTENCES = [["the", "cat", "slept"], [], ["dog"], ["the", "old", "Zebra", "saw"
 
 
 def grammar(profile="pretokenized", seed=0, words=WORDS) -> Grammar:
-    torch.manual_seed(seed)
-    tokenizer = Tokenizer.of_words(words, profile)
-    made = Grammar(GrammarConfig(vocab_size=len(tokenizer), nonterminals=5, preterminals=7, size=16), tokenizer)
-    with torch.no_grad():
-        made.symbols.mul_(4)  # far from uniform
-    return made.eval()
+    return random_grammar(Tokenizer.of_words(words, profile), seed=seed)
 
 
 SMALL = grammar()

@@ -15,7 +15,7 @@ from onlstm.cli.console import notice
 from onlstm.cli.inputs import Threads, check_output, exists, lines_of, set_threads, sources, trust
 from onlstm.cli.main import app
 from onlstm.errors import UserError
-from onlstm.models import DEFAULT, is_run
+from onlstm.models import DEFAULT, TREES, is_run
 
 if TYPE_CHECKING:
     from onlstm.draw import Diagram
@@ -55,7 +55,7 @@ def draw(
         Parameter(
             name="[RUN] TREES",
             help='"(S (NP the cat) (VP sat))", a file of brackets or of parses in JSON, a treebank, or -; or a run '
-            f"folder, then a text or a treebank for it to parse. Text without a run is parsed by {DEFAULT}.",
+            f"folder, then a text or a treebank for it to parse. Text without a run is parsed by {TREES}.",
         ),
     ],
     format: Annotated[Format | None, Parameter(help="Default: from the suffix of --out; otherwise tree.")] = None,
@@ -68,7 +68,11 @@ def draw(
     max: Annotated[int, Parameter(help="Draw at most this many sentences.")] = 50,
     plain: Annotated[bool, Parameter(help="Trees alone, as in the paper: no bars, gates, marks.")] = False,
     layer: Annotated[str | None, Parameter(help="For a run: 1, middle, last or 1,2 (default: the run's).")] = None,
-    decoder: Annotated[Literal["paper", "unbiased"], Parameter(help="How a run's distances become a tree.")] = "paper",
+    decoder: Annotated[
+        Literal["paper", "unbiased", "mbr", "viterbi"] | None,
+        Parameter(help="For a run: paper (default) or unbiased; for that of a grammar: mbr (default) or viterbi."),
+    ] = None,
+    labels: Annotated[bool, Parameter(help="For the run of a grammar: show its labels.")] = False,
     profile: Annotated[str, Parameter(help="Kind of treebank (default: by its content).")] = "auto",
     threads: Threads = None,
 ) -> None:
@@ -79,7 +83,8 @@ def draw(
     """
     from onlstm.draw import Diagram
 
-    run, source = _run_and_source(sources(*words), gold)
+    default = DEFAULT if layer or decoder in ("paper", "unbiased") else TREES
+    run, source = _run_and_source(sources(*words), gold, default)
     check_output("--out", out, "tree.svg", [Path(name) for name in (source, gold) if name and exists(name)])
     if out and not format and out.suffix.lower() not in _FORMATS:
         raise UserError(f"--out {out}: the name ends in {', '.join(_FORMATS)}, or there is a --format")
@@ -87,8 +92,8 @@ def draw(
     sentences = [] if run else _read(source, profile)
     if run or not all(sentence.tree for sentence in sentences):
         set_threads(threads)
-        run = run or DEFAULT
-        parser = _parser(run, layer, decoder)
+        run = run or default
+        parser = _parser(run, layer=layer, decoder=decoder, labels=labels)
         sentences = sentences or _read(source, profile, scored=True, model=parser.model)
         sentences = [replace(s, gold=s.tree, words=list(s.tree.words)) if s.tree else s for s in sentences]
     if gold and not (gold == source and all(sentence.gold for sentence in sentences)):
@@ -102,7 +107,7 @@ def draw(
     if not diagrams:
         raise UserError("there is no sentence with words in it to draw")
     if plain:
-        diagrams = [replace(diagram, distances=None, gates=None, mark=False) for diagram in diagrams]
+        diagrams = [replace(diagram, distances=None, gates=None, mark=False, sure=False) for diagram in diagrams]
     content = _content(kind, diagrams, f"Trees of {Path(run).name}" if run else "Trees")
     if out:
         files.write(out, content)
@@ -111,12 +116,12 @@ def draw(
         print(content, end="")
 
 
-def _run_and_source(words: Sequence[str], gold: str | None) -> tuple[str | None, str]:
+def _run_and_source(words: Sequence[str], gold: str | None, default: str) -> tuple[str | None, str]:
     """Return the run, if one is named, and what to draw; a treebank that is only gold is what a run parses."""
     run = words[0] if words and is_run(words[0]) else None
     rest = words[1:] if run else words
     if not rest and gold:
-        return run or DEFAULT, gold
+        return run or default, gold
     if len(rest) != 1:
         way = f'a text after the run: onlstm draw {run} "the cat sat"' if run else f"one thing to draw: {_EXAMPLE}"
         raise UserError(f"draw: name {way}; text needs quotes around it")
@@ -188,13 +193,12 @@ def _record(line: str, place: str) -> _Sentence | None:
     return _Sentence(text=diagram.name, tree=diagram.tree, distances=diagram.distances)
 
 
-def _parser(run: str, layer: str | None, decoder: Any) -> "Parser":
-    from onlstm.lm.model import LanguageModel
+def _parser(run: str, **options: Any) -> "Parser":
     from onlstm.parser import Parser
 
-    model = LanguageModel.load(run)
+    parser = Parser.load(run, **options)
     notice(trust(run))
-    return Parser(model, layer=layer, decoder=decoder, gates="lstm" if model.config.rnn == "lstm" else "forget")
+    return parser
 
 
 def _with_gold(sentences: list[_Sentence], gold: str, profile: str) -> list[_Sentence]:

@@ -10,6 +10,7 @@ from onlstm.cli.console import Answer, Json, notice
 from onlstm.cli.inputs import Threads, check_output, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError
+from onlstm.models import DEFAULT, TREES
 from onlstm.paper.parsing.request import Options, Request
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ def evaluate(
     threads: Threads = None,
     json: Json = False,
 ) -> Answer:
-    """Score a run's trees, or anybody's, against a treebank, beside the baselines that every parser must beat."""
+    """Score the trees of runs, or anybody's, against a treebank, beside the baselines that every parser must beat.
+
+    With --dev, grammars also have labelled scores: each induced label counts as the gold label that it goes with most
+    often there. Runs of several kinds also vote together.
+    """
     if not paths:
         raise UserError("evaluate: name a run folder and a treebank")
     inputs = [*paths, *filter(None, (options.trees, options.dev))]
@@ -36,7 +41,8 @@ def evaluate(
     set_threads(threads)
     from onlstm.paper.parsing.evaluate import run
 
-    request = Request(**vars(options), runs=paths[:-1], treebank=paths[-1], command=command_line())
+    own = () if TREES == DEFAULT or options.trees or options.layers or options.gates else (Path(TREES),)
+    request = Request(**vars(options), runs=paths[:-1] or own, treebank=paths[-1], command=command_line())
     evaluation = run(request, notice)
     return Answer(evaluation, _report(evaluation), json)
 
@@ -60,10 +66,18 @@ def _report(evaluation: "Evaluation") -> Iterator[str]:
 
 
 def _details(row: "Row") -> Iterator[str]:
-    """Yield a row's recall by label and F1 by length."""
+    """Yield a row's recall by label, F1 by length, and what is known about its labels and confidence."""
+    from onlstm.paper.tables import number
+
     tags = sorted(row.tags.items(), key=lambda item: -item[1][1])
     recall = ", ".join(f"{tag} {100 * right / total:.1f} of {total:,}" for tag, (right, total) in tags[:_LABELS])
     more = f", and {len(tags) - _LABELS} rarer ones (--json)" if len(tags) > _LABELS else ""
     yield f"  recall by label{' of the best run' * (row.runs > 1)}: {recall}{more}"
     lengths = ", ".join(f"{low}-{high}: {f1:.1f} of {n:,}" for low, high, f1, n in row.by_length)
     yield f"  F1 by length in words: {lengths}"
+    if row.labelled_f1 is not None:
+        right = f"{number(row.label_accuracy)} % of the labels of correct brackets are right"
+        yield f"  labelled F1: {row.labelled_f1:.1f}; {right}, each as most frequent in --dev"
+    if sure := row.confidence:
+        halves = f"{sure.upper:.1f} of the surer half of each length, {sure.lower:.1f} of the other"
+        yield f"  precision of spans: {halves}"

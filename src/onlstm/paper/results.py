@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onlstm import __version__, files
 from onlstm.errors import UserError
+from onlstm.grammar.config import GrammarConfig
 from onlstm.records import plain, typed
 
 if TYPE_CHECKING:
+    from onlstm.grammar.pcfg import Grammar
     from onlstm.lm.model import LanguageModel
 
 FORMAT_VERSION = 1
@@ -56,26 +58,31 @@ class Model:
     name: str
     rnn: str
     sizes: Sequence[int]
-    """Of the embedding and of every layer."""
+    """Of the embedding and of every layer; of a grammar, its nonterminals and preterminals."""
     parameters: int
     valid_perplexity: float | None = None
     test_perplexity: float | None = None
 
     @classmethod
-    def of(cls, run: Path, model: "LanguageModel") -> "Model":
+    def of(cls, run: Path, model: "LanguageModel | Grammar") -> "Model":
         """Return the facts of a run's model; its name and perplexities if RUN/result.json is there."""
         try:
             trained = json.loads((run / "result.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            trained = {"name": run.name, "numbers": {}}
+            trained = {}
+        numbers = trained.get("numbers", {})
+        if isinstance(model.config, GrammarConfig):
+            rnn, sizes = "grammar", [model.config.nonterminals, model.config.preterminals]
+        else:
+            rnn, sizes = model.config.rnn, [model.config.embedding_size, *model.config.sizes]
         return cls(
             path=str(run),
-            name=trained["name"],
-            rnn=model.config.rnn,
-            sizes=[model.config.embedding_size, *model.config.sizes],
+            name=trained.get("name", run.name),
+            rnn=rnn,
+            sizes=sizes,
             parameters=sum(p.numel() for p in model.parameters()),
-            valid_perplexity=trained["numbers"].get("valid_perplexity"),
-            test_perplexity=trained["numbers"].get("test_perplexity"),
+            valid_perplexity=numbers.get("valid_perplexity"),
+            test_perplexity=numbers.get("test_perplexity"),
         )
 
 

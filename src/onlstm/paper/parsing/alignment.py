@@ -59,25 +59,26 @@ def readings(bank: Treebank, model: LanguageModel | Grammar, mapping: Mapping = 
     """Return the gold trees and, for each, what the model reads.
 
     "original" reads the scored words as the original code wrote them. "aligned" reads what the model's text would
-    have: for models of the Penn Treebank's text, numbers as N and also "$" and "#", which are not scored; for others,
-    words as they stand or as the model's tokenizer writes them.
+    have: for models of the Penn Treebank's text, numbers as N and also "$" and "#", which are not scored, if the model
+    knows them; for others, words as they stand or as the model's tokenizer writes them.
     """
     known = set(tokenizer_of(model).vocabulary)
     if mapping == "original":
         write = original
-    elif {"N", "$"} <= known and all(word == "N" or word == word.lower() for word in known):
+    elif "N" in known and all(word == "N" or word == word.lower() for word in known):
         write = aligned
     else:
         write = lambda word: word if word in known else word.lower()  # noqa: E731
     wider = _WIDER.get(bank.profile.name) if write is aligned and not bank.punctuation else None
-    wide = bank.view(profile=load_profile(wider)) if wider else bank
+    if not wider:
+        return [Reading(gold, [write(word) for word in gold.words], range(len(gold.words))) for gold in bank.trees]
+    wide = bank.view(profile=load_profile(wider))
     out = []
     for gold, tree, tags in zip(bank.trees, wide.trees, wide.tags, strict=True):
-        leaves = zip(tags, tree.words, strict=True)
-        positions = (
-            [i for i, leaf in enumerate(leaves) if bank.profile.role(*leaf) == "word"] if wider else range(len(tags))
-        )
-        out.append(Reading(gold, [write(word) for word in tree.words], positions))
+        leaves = [(word, bank.profile.role(tag, word) == "word") for tag, word in zip(tags, tree.words, strict=True)]
+        read = [(write(word), scored) for word, scored in leaves if scored or word in known]
+        positions = [i for i, (_, scored) in enumerate(read) if scored]
+        out.append(Reading(gold, [word for word, _ in read], positions))
     return out
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onlstm.paper.results import Model
+from onlstm.trees.calibration import Calibration
 
 Layers = int | tuple[int, ...] | None
 """The layer whose distances make trees; several: their average or vote; None: no distances."""
@@ -33,7 +34,7 @@ class Scored:
     """One system's trees and their F1 by one rule."""
 
     system: str
-    """onlstm, lstm-gates, untrained, vote, trees, left, right, balanced, random, oracle."""
+    """onlstm, lstm-gates, grammar, untrained, vote, trees, left, right, balanced, random, oracle."""
     run: str | None = None
     layer: Layers = None
     decoder: str | None = None
@@ -80,6 +81,13 @@ class Score(Scored):
     """F1 of the trees against right-branching ones: 100 is no parser at all."""
     tags: Mapping[str, tuple[int, int]]
     """Constituents found and to be found, by label."""
+    labelled_f1: float | None = None
+    """Of a grammar: F1 of brackets whose label is right too, each standing for the gold label that was most frequent
+    on another treebank; None without one."""
+    label_accuracy: float | None = None
+    """Of the correct brackets, the share in % whose label is right too."""
+    confidence: Calibration | None = None
+    """Precision of the surer spans and of the others, where trees say how sure they are."""
 
 
 @dataclass(frozen=True, kw_only=True)

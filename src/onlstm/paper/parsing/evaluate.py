@@ -1,4 +1,4 @@
-"""`onlstm evaluate`: runs, or anybody's trees, against a treebank.
+"""`onlstm evaluate`: runs of language models and grammars, or anybody's trees, against a treebank.
 
 The model reads a sentence as its own text has it (mapping "aligned") or as the original code had it ("original"); the
 sentences that were in its training text are counted. What is chosen by the labels of the treebank it is reported on is
@@ -6,7 +6,7 @@ marked as such.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,48 +14,17 @@ from typing import Any, NamedTuple
 from onlstm import files
 from onlstm.errors import UserError, one_of
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.reader import layer_numbers
 from onlstm.paper import results
 from onlstm.paper.parsing.alignment import Reading, given_trees, overlap, readings
 from onlstm.paper.parsing.content import Choice, Content, Evaluation, Headline, Layers, Row, Scored, TreebankFacts
 from onlstm.paper.parsing.request import Request
-from onlstm.paper.parsing.rows import Forest, agreed, baselines, forests, rows, untrained
+from onlstm.paper.parsing.rows import Forest, agreed, baselines, mixed, rows, untrained
+from onlstm.paper.parsing.system import Say, System, decoders
 from onlstm.paper.parsing.table import MODELS, paired, table_labels
-from onlstm.parser import Parser
 from onlstm.trees.f1 import RULES
+from onlstm.trees.labels import many_to_one
+from onlstm.trees.tree import Tree
 from onlstm.trees.treebank import Treebank, read_treebank
-
-Say = Callable[[str], None]
-
-
-class _Model(NamedTuple):
-    path: Path | None
-    """None: untrained."""
-    parser: Parser
-    layers: list[Layers]
-    """Those that were asked for, each once; none: every one."""
-
-    @classmethod
-    def of(cls, request: Request, model: LanguageModel, path: Path | None = None) -> "_Model":
-        parser = Parser(model, gates=request.gates or ("lstm" if model.config.rnn == "lstm" else "forget"))
-        asked = [layer_numbers(layers, model.config) for layers in request.layers]
-        return cls(path, parser, list(dict.fromkeys(layer if len(layer) > 1 else layer[0] for layer in asked)))
-
-    @property
-    def network(self) -> LanguageModel:
-        assert isinstance(self.parser.model, LanguageModel)
-        return self.parser.model
-
-    @property
-    def system(self) -> str:
-        return "untrained" if not self.path else "lstm-gates" if self.parser.gates == "lstm" else "onlstm"
-
-    def forests(self, reads: Sequence[Reading], request: Request, say: Say) -> list[Forest]:
-        """Return the model's trees; untrained, its layers do not vote."""
-        say(f"Parsing {len(reads):,} sentences with {self.path or 'an untrained model'} …")
-        decoders = [name for name in request.decoder if self.path or name != "vote"] or ["paper"]
-        run = str(self.path) if self.path else None
-        return forests(self.parser, reads, system=self.system, run=run, layers=self.layers, decoders=decoders)
 
 
 def run(request: Request, say: Say = lambda line: None) -> Evaluation:
@@ -63,22 +32,27 @@ def run(request: Request, say: Say = lambda line: None) -> Evaluation:
     _check(request)
     request = replace(request, rule=_rules(request, say), decoder=tuple(dict.fromkeys(request.decoder)))
     started = time.perf_counter()
-    models = [_Model.of(request, LanguageModel.load(path), path) for path in request.runs]
+    models = [System.load(request, path) for path in request.runs]
+    if (request.layers or request.gates) and all(model.system == "grammar" for model in models):
+        raise UserError(f"--layers and --gates: {request.runs[0]} is a grammar, which has neither")
     bank = _read(request)
     for warning in bank.warnings:
         say(warning)
     views = [bank.view(punctuation=p) for p in sorted({RULES[rule].punctuation for rule in request.rule})]
-    reads = [[readings(view, model.network, request.mapping) for model in models] for view in views]
-    scored = [row for view, read in zip(views, reads, strict=True) for row in _scored(request, models, view, read, say)]
+    reads = [[readings(view, model.model, request.mapping) for model in models] for view in views]
+    dev = _Dev.of(request, request.dev, views[0], models, say) if request.dev else None
+    scored = [
+        row for view, read in zip(views, reads, strict=True) for row in _scored(request, models, view, read, dev, say)
+    ]
     scored.sort(key=lambda row: request.rule.index(row.rule))
     if request.words:
         files.write(request.words, "".join(" ".join(tree.words) + "\n" for tree in views[0].trees))
-    shares = [overlap(model.path, model.network, read) for model, read in zip(models, reads[0], strict=True)]
+    shares = [overlap(model.path, model.model, read) for model, read in zip(models, reads[0], strict=True)]
     evaluation = Evaluation(
         treebank=_facts(request, views[0], shares),
         mapping=request.mapping,
         gates=request.gates or "forget",
-        headline=_headline(request, views[0], models, scored, say),
+        headline=_headline(request, models, scored, dev),
         best=_best(scored, request.rule[0]),
         rows=scored,
     )
@@ -129,14 +103,24 @@ def _read(request: Request) -> Treebank:
 
 
 def _scored(
-    request: Request, models: Sequence[_Model], view: Treebank, reads: Sequence[Sequence[Reading]], say: Say
+    request: Request,
+    models: Sequence[System],
+    view: Treebank,
+    reads: Sequence[Sequence[Reading]],
+    dev: "_Dev | None",
+    say: Say,
 ) -> list[Row]:
     """Return the rows of all systems, by the rules for trees with punctuation or for those without."""
     others = [Forest(system="trees", run=str(path), trees=given_trees(path, view)) for path in [request.trees] if path]
-    sets = [forest for model, read in zip(models, reads, strict=True) for forest in model.forests(read, request, say)]
-    sets += agreed(sets)
-    for model, read in zip(models[:1], reads, strict=False):
-        sets += _Model.of(request, untrained(model.network)).forests(read, request, say)
+    by_model = [model.forests(read, request, say) for model, read in zip(models, reads, strict=True)]
+    if dev:
+        by_model = [dev.with_meaning(trees, k) for k, trees in enumerate(by_model)]
+    sets = [forest for trees in by_model for forest in trees]
+    sets += [*agreed(sets), *mixed([model.reported(trees) for model, trees in zip(models, by_model, strict=True)])]
+    for model, read in zip(models, reads, strict=True):
+        if isinstance(model.model, LanguageModel):
+            sets += System.of(request, untrained(model.model)).forests(read, request, say)
+            break
     sets += [*others, *baselines(view.trees)]
     scored = []
     for rule in request.rule:
@@ -160,47 +144,64 @@ def _facts(request: Request, bank: Treebank, shares: Sequence[tuple[float | None
     )
 
 
-def _headline(
-    request: Request, bank: Treebank, models: Sequence[_Model], scored: Sequence[Row], say: Say
-) -> Headline | None:
+def _headline(request: Request, models: Sequence[System], scored: Sequence[Row], dev: "_Dev | None") -> Headline | None:
     """Return the one row to report, its layer and decoder chosen without the labels it is scored by."""
     if not models:
         return None
-    config, asked = models[0].network.config, models[0].layers
-    layer: Layers = config.parse_layer or config.num_layers // 2 + 1
-    decoder: str | None = request.decoder[0]
-    chosen = "the layer that the model folder names" if config.parse_layer else "the middle layer, as in the paper"
-    if len(asked) == 1:
-        layer, chosen = asked[0], "the layer that was asked for"
-    if request.decoder == ("vote",):
+    first = models[0]
+    layer, chosen = first.headline
+    decoder: str | None = first.parsers[0].decoder if first.system == "grammar" else decoders(request)[0]
+    if request.decoder == ("vote",) and first.system != "grammar":
         layer, chosen = scored[0].layer, "all layers that were asked for"
-    if request.dev:
-        layer, decoder, chosen = _chosen_on_dev(request, request.dev, bank, models, say)
-    key = (request.rule[0], models[0].system, layer, decoder)
+    if dev:
+        layer, decoder, chosen = dev.best(request.rule[0], models)
+    key = (request.rule[0], first.system, layer, decoder)
     fits = [row for row in scored if row.key == key and row.subset == "all"]
     return Headline(**_named(fits[-1]), runs=fits[-1].runs, chosen=chosen) if fits else None
 
 
-def _chosen_on_dev(
-    request: Request, path: Path, bank: Treebank, models: Sequence[_Model], say: Say
-) -> tuple[Layers, str | None, str]:
-    """Return the layer and decoder that are best on another treebank, without sentences of this one, and how."""
-    dev = _read(replace(request, treebank=path, split="all", max_len=None))
-    dev = dev.view(punctuation=RULES[request.rule[0]].punctuation)
-    here = {tree.words for tree in bank.trees}
-    new = [k for k, tree in enumerate(dev.trees) if tree.words not in here]
-    if not new:
-        raise UserError(f"--dev {path}: all of its sentences are in the treebank to be scored; choose on others")
-    alike = [model for model in models if model.system == models[0].system]
-    sets: list[Forest] = []
-    for model in alike:
-        reads = readings(dev, model.network, request.mapping)
-        sets += model.forests([reads[k] for k in new], request, say)
-    scored = rows([dev.trees[k] for k in new], sets, request.rule[0], ["all"])
-    best = max((row for row in scored if row.runs == len(alike)), key=lambda row: row.f1 or 0)
-    left_out = len(dev.trees) - len(new)
-    note = f", {left_out:,} sentences left out that are scored here" if left_out else ""
-    return best.layer, best.decoder, f"best on {path}{note}"
+class _Dev(NamedTuple):
+    """Another treebank, to choose on, without the sentences that are to be scored."""
+
+    path: Path
+    gold: list[Tree]
+    left_out: int
+    forests: list[list[Forest]]
+    """Of each model; none of those that nothing is chosen for."""
+
+    @classmethod
+    def of(cls, request: Request, path: Path, bank: Treebank, models: Sequence[System], say: Say) -> "_Dev":
+        dev = _read(replace(request, treebank=path, split="all", max_len=None))
+        dev = dev.view(punctuation=RULES[request.rule[0]].punctuation)
+        here = {tree.words for tree in bank.trees}
+        new = [k for k, tree in enumerate(dev.trees) if tree.words not in here]
+        if not new:
+            raise UserError(f"--dev {path}: all of its sentences are in the treebank to be scored; choose on others")
+        trees: list[list[Forest]] = [[] for _ in models]
+        for model, forest in zip(models, trees, strict=True):
+            if model.system in (models[0].system, "grammar"):
+                reads = readings(dev, model.model, request.mapping)
+                forest += model.forests([reads[k] for k in new], request, say)
+        return cls(path, [dev.trees[k] for k in new], len(dev.trees) - len(new), trees)
+
+    def best(self, rule: str, models: Sequence[System]) -> tuple[Layers, str | None, str]:
+        """Return the layer and decoder that are best for models like the first, and how they were chosen."""
+        alike = [trees for model, trees in zip(models, self.forests, strict=True) if model.system == models[0].system]
+        scored = rows(self.gold, [forest for trees in alike for forest in trees], rule, ["all"])
+        best = max((row for row in scored if row.runs == len(alike)), key=lambda row: row.f1 or 0)
+        note = f", {self.left_out:,} sentences left out that are scored here" if self.left_out else ""
+        return best.layer, best.decoder, f"best on {self.path}{note}"
+
+    def with_meaning(self, trees: Sequence[Forest], k: int) -> list[Forest]:
+        """Return the trees of model k; those of a grammar with what its labels stand for here."""
+        here = {forest.key: forest.trees for forest in self.forests[k] if forest.system == "grammar"}
+        return [replace(forest, meaning=self._meaning(here.get(forest.key))) for forest in trees]
+
+    def _meaning(self, trees: Sequence[Tree] | None) -> dict[str, str] | None:
+        """Return what labels stand for inside sentences; those of whole sentences alone, what they stand for there."""
+        if trees is None:
+            return None
+        return many_to_one(self.gold, trees, "evalb-onlstm") | many_to_one(self.gold, trees, "on-lstm")
 
 
 def _best(scored: Sequence[Row], rule: str) -> Choice | None:
@@ -214,14 +215,14 @@ def _named(row: Row) -> dict[str, Any]:
     return {field.name: getattr(row, field.name) for field in fields(Scored)}
 
 
-def _content(request: Request, models: Sequence[_Model], evaluation: Evaluation) -> Content:
+def _content(request: Request, models: Sequence[System], evaluation: Evaluation) -> Content:
     """Return what the result file keeps: for each rule and way to make trees one row, of several runs their mean."""
     table = paired(evaluation.rows)
     means = {row.key for row in table if row.runs > 1}
     chosen = [row for row in table if row.runs > 1 or row.key not in means]
     lean = [_rounded(replace(row, tags={tag: row.tags[tag] for tag in table_labels(row.tags)})) for row in chosen]
     common = {field.name: getattr(evaluation, field.name) for field in fields(evaluation) if field.name != "rows"}
-    runs = [results.Model.of(model.path, model.network) for model in models if model.path]
+    runs = [results.Model.of(model.path, model.model) for model in models if model.path]
     return Content(**common, rows=lean, runs=runs, rules={rule: RULES[rule].about for rule in request.rule})
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from onlstm.trees.treebank import Split
 
-Decoding = Literal["paper", "unbiased", "vote"]
+Decoding = Literal["paper", "unbiased", "vote", "mbr", "viterbi"]
 Gates = Literal["forget", "input", "lstm"]
 Mapping = Literal["aligned", "original"]
 
@@ -21,7 +21,8 @@ class Options:
     layers: tuple[str, ...] = ()
     """1, 2, middle, last, or 1,2 for an average (default: every layer)."""
     decoder: tuple[Decoding, ...] = ("paper", "unbiased", "vote")
-    """How distances become trees (default: all three)."""
+    """How distances become trees: paper, unbiased, vote (default: all three); a grammar's probabilities: mbr (default),
+    viterbi."""
     gates: Gates | None = None
     """Which gates to read: forget, input, or lstm (an LSTM's own forget gates); default: forget, of LSTM runs lstm."""
     mapping: Mapping = "aligned"
@@ -35,7 +36,7 @@ class Options:
     trees: Path | None = None
     """Brackets, or parses in JSON, to score as well."""
     dev: Path | None = None
-    """Treebank to choose the headline's layer and decoder on."""
+    """Treebank to choose the headline's layer and decoder on, and what a grammar's labels stand for."""
     words: Path | None = None
     """Write the treebank's sentences here, for other parsers."""
     out: Path | None = None

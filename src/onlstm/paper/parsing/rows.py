@@ -7,7 +7,7 @@ seeds that were made the same way also get a mean. `onlstm.paper.parsing.evaluat
 import math
 import random
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, get_args
@@ -21,8 +21,11 @@ from onlstm.paper.parsing.request import Decoding
 from onlstm.parser import Parser
 from onlstm.trees import average
 from onlstm.trees import baselines as branching
+from onlstm.trees.calibration import Calibration, calibration
 from onlstm.trees.decode import Decoder, tree_from_distances
 from onlstm.trees.f1 import ParseScore, Rule, score, tied
+from onlstm.trees.labels import labelled_score
+from onlstm.trees.restrict import restricted
 from onlstm.trees.tree import Tree
 
 SUBSETS = {"all": math.inf, "len<=10": 10}
@@ -41,6 +44,8 @@ class Forest:
     decoder: Decoding | None = None
     distances: Sequence[Sequence[float]] | None = None
     """What the trees were made of, one for each word."""
+    meaning: Mapping[str, str] | None = None
+    """The gold label that each label of the trees stands for; None: not known, or there are none."""
 
     @property
     def key(self) -> tuple[str, Layers, Decoding | None]:
@@ -74,7 +79,7 @@ def forests(
         for reading, sentence in zip(reads, parser.distances([reading.words for reading in reads]), strict=True)
     ]
     assert isinstance(parser.model, LanguageModel)
-    plain: list[Decoder] = [decoder for decoder in decoders if decoder != "vote"]
+    plain: list[Decoder] = [decoder for decoder in decoders if decoder == "paper" or decoder == "unbiased"]
     sets: list[Forest] = []
     for layer in layers or range(1, parser.model.config.num_layers + 1):
         chosen = _numbers(layer)
@@ -87,6 +92,16 @@ def forests(
         agreed = Forest(system=system, run=run, layer=numbers, decoder="vote", trees=votes(sets))
         return [*sets, agreed] if plain else [agreed]
     return sets
+
+
+def grammar_forest(parser: Parser, reads: Sequence[Reading], run: str | None = None) -> Forest:
+    """Return the trees of a grammar, with labels of constituents and confidence, over the words that are scored."""
+    trees = []
+    for reading, parse in zip(reads, parser.parse([list(reading.words) for reading in reads]), strict=True):
+        assert parse.tree
+        nodes = tuple(node for node in parse.tree.nodes if node.end - node.start > 1)  # gold trees have no tags either
+        trees.append(restricted(replace(parse.tree, nodes=nodes), reading.positions, reading.gold.words))
+    return Forest(system="grammar", run=run, decoder=parser.decoder, trees=trees)
 
 
 def _numbers(layer: Layers) -> tuple[int, ...]:
@@ -105,6 +120,13 @@ def agreed(forests: Sequence[Forest]) -> Iterator[Forest]:
         runs = list(group)
         if len(runs) > 1:
             yield Forest(system="vote", run=f"{len(runs)} {system}", layer=layer, decoder=decoder, trees=votes(runs))
+
+
+def mixed(forests: Sequence[Forest]) -> list[Forest]:
+    """Return the vote of runs of several kinds, one forest of each run; nothing if they are all of one kind."""
+    if len({forest.system for forest in forests}) < 2:
+        return []
+    return [Forest(system="vote", run=f"{len(forests)} runs", decoder="vote", trees=votes(forests))]
 
 
 def untrained(model: LanguageModel, seed: int = 0) -> LanguageModel:
@@ -128,6 +150,10 @@ def rows(
             trees = [forest.trees[i] for i in index]
             ties = tied(forest.distances[i] for i in index) if forest.distances else math.nan
             row = _row(forest, subset, score(part, trees, rule), ties, score(right, trees, rule).f1)
+            if forest.meaning is not None:
+                f1, accuracy = labelled_score(part, trees, forest.meaning, rule)
+                row = replace(row, labelled_f1=_defined(f1), label_accuracy=_defined(accuracy))
+            row = replace(row, confidence=calibration(part, trees))
             groups.setdefault(forest.key, []).append(row)
         for group in groups.values():
             out += group if len(group) == 1 else [*(group if group[0].system != "random" else []), _mean(group)]
@@ -137,7 +163,7 @@ def rows(
 def _row(forest: Forest, subset: str, scored: ParseScore, ties: float, to_right: float) -> Row:
     numbers = {name: getattr(scored, name) for name in ("f1", "precision", "recall", "depth")}
     numbers |= {"ties": ties, "f1_to_right": to_right}
-    defined: dict[str, Any] = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    defined: dict[str, Any] = {name: _defined(value) for name, value in numbers.items()}
     return Row(
         system=forest.system,
         run=forest.run,
@@ -154,18 +180,25 @@ def _row(forest: Forest, subset: str, scored: ParseScore, ties: float, to_right:
     )
 
 
+def _defined(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _mean(group: Sequence[Row]) -> Row:
     """Return the mean of rows that differ in their run, with the details of the best."""
     if group[0].f1 is None:
         return replace(group[0], run=None, runs=len(group))
     best = max(group, key=lambda row: row.f1 or 0)
     means: dict[str, Any] = {}
-    for name in ("f1", "precision", "recall", "depth", "ties", "f1_to_right"):
+    for name in ("f1", "precision", "recall", "depth", "ties", "f1_to_right", "labelled_f1", "label_accuracy"):
         values = [value for row in group if (value := getattr(row, name)) is not None]
         means[name] = statistics.fmean(values) if values else None
     means["by_length"] = [
         (*same[0][:2], statistics.fmean(f1 for _, _, f1, _ in same), same[0][3])
         for same in zip(*(row.by_length for row in group), strict=True)
     ]
+    if all(sure := [row.confidence for row in group]):
+        numbers = {name: statistics.fmean(getattr(one, name) for one in sure) for name in ("upper", "lower", "gap")}
+        means["confidence"] = Calibration(**numbers)
     deviation = statistics.stdev(row.f1 or 0 for row in group)
     return replace(best, run=None, runs=len(group), ci95=None, max=best.f1, deviation=deviation, **means)

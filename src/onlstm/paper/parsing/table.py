@@ -15,7 +15,7 @@ from onlstm.paper.published import published
 from onlstm.paper.results import Result
 from onlstm.paper.tables import NONE, Table, models, named, number
 
-MODELS = ("onlstm", "lstm-gates", "vote")
+MODELS = ("onlstm", "lstm-gates", "grammar", "vote")
 """Systems that are trained models, and neither baselines nor others' trees."""
 LABELS = ("ADJP", "NP", "PP", "INTJ")
 """Of the paper's table."""
@@ -61,7 +61,8 @@ def facts(content: Content | Evaluation) -> str:
 
 def headline(row: Headline) -> str:
     """Return the row to report, in a line."""
-    how = f"{_system(row)}, layer {_layer(row)}, `{row.decoder}`"
+    layer = "" if row.layer is None else f", layer {_layer(row)}"
+    how = f"{_system(row)}{layer}, `{row.decoder}`"
     return f"Headline: {how}, F1 {number(row.f1)} by rule *{row.rule}*. Chosen: {row.chosen}."
 
 
@@ -132,7 +133,7 @@ def _system(row: TableRow | Headline) -> str:
     run = row.run or ""
     if row.system == "vote":
         count, _, kind = run.partition(" ")
-        return f"vote of {count} {_SYSTEMS.get(kind, kind)}"
+        return f"vote of {count} {'grammars' if kind == 'grammar' else _SYSTEMS.get(kind, kind)}"
     name = f"trees {PurePath(run).name}" if row.system == "trees" else _SYSTEMS.get(row.system, row.system)
     return name if row.runs == 1 else f"{name}, {row.runs} {'seeds' if row.system == 'random' else 'runs'}"
 
@@ -183,8 +184,10 @@ def _table2(results: Results) -> list[str]:
         trivial = list[dict[str, str]]()
         for row in (row for row in content.rows if row.rule == rule):
             cells = _cells(row, LABELS, ": ")
-            if row.layer is None:
+            if row.system not in MODELS and row.layer is None:
                 trivial.append(cells | dict.fromkeys(about, NONE))
+            elif row.system == "grammar":
+                lines.append(cells | about)
             elif chosen and row.decoder == chosen.decoder and row.system in MODELS:
                 lines += [cells | about] if row.system == "onlstm" or row.layer == chosen.layer else []
         baselines = baselines or trivial
