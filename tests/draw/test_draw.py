@@ -184,11 +184,11 @@ def test_sections_hold_the_tree():
 def test_great_depth_is_drawn_in_time():
     n = 20_000
     tree = right(list(map(str, range(n))))
-    started = time.perf_counter()
+    started = time.process_time()
     assert sum(1 for line in tree.lines(80) if "▸" not in line) == n
     assert len(ET.fromstring(draw.svg(tree))) > 1
     assert draw.latex(tree).count("[{}") == n - 1
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_latex_escapes_what_tex_would_take():

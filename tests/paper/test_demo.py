@@ -76,6 +76,8 @@ def test_the_report_stands_alone_and_the_model_parses(ran):
     assert page.count("<svg") >= 2 + 2 * 8
     assert f"F1 {found.headline.f1:.1f} (rule on-lstm)" in page
     assert "master gate" in page
+    assert page.count('class="number"') >= 4 * len(found.rows), "layer, F1, ties, F1 to right-branching"
+    assert page.count('<div class="half">') == 2, "scores and curves stand side by side"
     assert not re.search(r"<script|<link|src=|https?://(?!www\.w3\.org)", page)
     assert sorted(path.name for path in out.iterdir()) == ["model", "report.html"]
     assert LanguageModel.load(out / "model").config.parse_layer == demo.LAYER

@@ -1,6 +1,7 @@
 """The experiment on logic: exact resume, learning, jobs in a run folder, other files, predictions, the figure."""
 
 import json
+import re
 import signal
 import sys
 from collections import Counter
@@ -301,5 +302,8 @@ def test_the_figure_has_bands_a_boundary_and_the_published(learnt):
     picture = figure.svg(found)
     assert picture.count("<polygon") == 2  # of two encoders with two seeds
     assert "trained on at most 2" in picture
-    assert "ON-LSTM, published" in picture
+    names = re.findall(r">(ours|published|ON-LSTM|LSTM|RRNet|Tree-LSTM|Logical inference[^<]*)</text>", picture)
+    assert names[0] == "Logical inference: accuracy by length"
+    assert (names.index("ours"), names.count("ON-LSTM"), names[names.index("published") + 1]) == (1, 2, "ON-LSTM")
+    assert "Tree-LSTM" in names, "named as ours"
     assert found.published["ON-LSTM"] == {"7": 91, "8": 87, "9": 85, "10": 81, "11": 78, "12": 75}

@@ -40,6 +40,8 @@ class Diagram:
     """Whether the lines of a tree with `confidence` are the heavier the surer the bracket is."""
     title: str = ""
     """The sentence if empty."""
+    number: int | None = None
+    """Stands before the title on a page; by default the place among those drawn, from 1."""
 
     def __post_init__(self) -> None:
         n = len(self.tree.words)

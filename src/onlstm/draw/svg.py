@@ -6,6 +6,8 @@ mirrored for scripts that run from right to left. Colours are attributes and the
 looks the same alone, inside a page and in a dark notebook.
 """
 
+import math
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from onlstm.trees.tree import Node, Tree
 
 FONT = "'Source Sans 3', 'Noto Sans', 'Helvetica Neue', Helvetica, Arial, system-ui, sans-serif"
-INK, GREY, WRONG, MISSED, BAR = "#1e293b", "#64748b", "#c2410c", "#0369a1", "#94a3b8"
+INK, GREY, WRONG, MISSED, BAR, HEAT = "#1e293b", "#64748b", "#c2410c", "#0369a1", "#94a3b8", "#2b5c94"
 _WORD, _LABEL, _PAD = 15, 11, 12
 _WIDEST = 1100  # a picture that would be wider has its words down the page
 _SHADES = 16
@@ -50,9 +52,9 @@ def document(width: float, height: float, title: str, body: str) -> str:
 
 
 def panels(diagram: Diagram) -> "list[Panel]":
-    """Return the picture of a sentence's tree, and that of its gold tree if it has one."""
+    """Return the picture of a sentence's tree, and that of its gold tree if it has one: both of the same depth."""
     trees = [diagram.tree, diagram.gold] if diagram.gold else [diagram.tree]
-    down = max(sum(_slots(tree)) for tree in trees) > _WIDEST
+    down = any(_columns(tree)[0][-1] > _WIDEST for tree in trees)
     left = Panel(diagram, down)
     if not diagram.gold:
         return [left]
@@ -60,9 +62,13 @@ def panels(diagram: Diagram) -> "list[Panel]":
     left.name, right.name = f"model · F1 {f1(diagram.tree, diagram.gold):.1f}", "gold"
     left.marked, right.marked = diagram.differing()
     left.colour, right.colour = WRONG, MISSED
-    for panel in (left, right):  # the words of both stand on one line
-        panel.top = 20 + (0 if down else max(left.depth, right.depth) - panel.depth)
-        panel.before = left.before if down else panel.before
+    depth = max(math.sqrt(left.depth * right.depth), left.levels * left.least, right.levels * right.least)
+    for panel in (left, right):
+        panel.top = 20
+        if down:
+            panel.before = left.before  # the words of both begin at one height
+        else:
+            panel.depth = depth  # they stand on one line, and neither tree has a gap above it
     return [left, right]
 
 
@@ -73,25 +79,43 @@ class Panel:
         self.tree, self.words = diagram.tree, diagram.tree.words
         self.distances, self.gates, self.weights = diagram.distances, diagram.gates, diagram.weights()
         self.down, self.rtl = down, right_to_left(self.words)
-        self.edges = [0.0, *accumulate([21.0] * len(self.words) if down else _slots(diagram.tree))]
-        self.middles = [(a + b) / 2 for a, b in pairwise(self.edges)]
-        height = fold(self.tree, lambda i: 0, lambda node, levels: 1 + max(levels))
-        label = max((ems(node.label or "") for node in self.tree.nodes), default=0)
-        least = (label * _LABEL + 12 if down else 19) if label else 7
-        self.step = max(least, min(30.0, 420 / max(1, height)))
-        self.depth = height * self.step  # of the words; below them come the bars, and then the heat map
-        self.bars = self.depth + (max(map(ems, self.words)) * _WORD + 15 if down else 29)
-        self.heat = self.bars + ((100 if down else 56) if self.distances else 0)
-        self.end = self.heat + (4 + min(90.0, max(48.0, 4.0 * len(self.gates))) if self.gates else 0)
+        self.edges, self.middles = _rows(self.tree) if down else _columns(self.tree)
+        self.levels = fold(self.tree, lambda i: 0, lambda node, levels: 1 + max(levels))
+        label = max((ems(node.label or "") for node in self.tree.nodes), default=0) * _LABEL
+        self.least = (label + 12 if down else 19) if label else 7
+        """Room that a level takes at least."""
+        self.depth = self.levels * max(self.least, min(30.0, 420 / max(1, self.levels)))
+        """Of the words; below them come the bars, and then the heat map."""
         self.before = (16 if down else 66) if self.distances or self.gates else 0  # room for captions
+        whole = [ems(node.label or "") for node in self.tree.nodes if node.end - node.start == len(self.words)]
+        self.lead = max(whole, default=0) * _LABEL / 2 if down else 0  # room for half of the root's label
         self.top, self.name, self.colour = 0.0, "", INK
         self.marked: Spans = set()
-        mirror, start = (-1, self.end if down else self.edges[-1]) if self.rtl else (1, 0)
-        self.matrix = (0, 1, mirror, 0, start, 0) if down else (mirror, 0, 0, 1, start, 0)
+
+    @property
+    def step(self) -> float:
+        return self.depth / max(1, self.levels)
+
+    @property
+    def bars(self) -> float:
+        return self.depth + (max(map(ems, self.words)) * _WORD + 15 if self.down else 29)
+
+    @property
+    def heat(self) -> float:
+        return self.bars + ((100 if self.down else 56) if self.distances else 0)
+
+    @property
+    def end(self) -> float:
+        return self.heat + (4 + min(90.0, max(48.0, 4.0 * len(self.gates))) if self.gates else 0)
+
+    @cached_property
+    def matrix(self) -> tuple[float, ...]:
+        mirror, start = (-1, self.end if self.down else self.edges[-1]) if self.rtl else (1, 0)
+        return (0, 1, mirror, 0, start, 0) if self.down else (mirror, 0, 0, 1, start, 0)
 
     @property
     def width(self) -> float:
-        return 2 * _PAD + (self.end if self.down else self.before + self.edges[-1])
+        return 2 * _PAD + (self.lead + self.end if self.down else self.before + self.edges[-1])
 
     @property
     def height(self) -> float:
@@ -101,9 +125,10 @@ class Panel:
         """Return the inside of an SVG, with the marked brackets in another colour and dashed."""
         x, anchor = (self.width - _PAD, "end") if self.rtl else (_PAD, "start")
         name = f'<text x="{x:.1f}" y="18" text-anchor="{anchor}" font-size="12" fill="{GREY}">{xml(self.name)}</text>'
-        right, below = (0, self.before) if self.down else (0 if self.rtl else self.before, 0)
+        right = 0 if self.rtl else self.lead if self.down else self.before
+        below = self.before if self.down else 0
         inside = self._tree() + self._words() + self._bars() + self._heat()
-        return f'{name}<g transform="translate({_PAD + right} {_PAD + self.top + below:.1f})">{inside}</g>'
+        return f'{name}<g transform="translate({_PAD + right:.1f} {_PAD + self.top + below:.1f})">{inside}</g>'
 
     def _shapes(self, style: str, shapes: str) -> str:
         """Return a group of shapes whose coordinates are `a` and `d`."""
@@ -176,7 +201,7 @@ class Panel:
                 box = _box(left + 1, bottom - m * size, right - 1, bottom - (m + 1) * size)
                 shades[round(_SHADES * min(1.0, max(0.0, value)))] += box
         paths = (f'<path fill-opacity="{0.06 + 0.94 * k / _SHADES:.2f}" d="{d}"/>' for k, d in enumerate(shades) if d)
-        shapes = self._shapes('fill="#2b5c94" shape-rendering="crispEdges"', "".join(paths))
+        shapes = self._shapes(f'fill="{HEAT}" shape-rendering="crispEdges"', "".join(paths))
         return shapes + self._caption("master gate", self.heat, (bottom - self.heat) / 2)
 
     def _caption(self, text: str, d: float, middle: float) -> str:
@@ -198,10 +223,30 @@ def _box(a0: float, d0: float, a1: float, d1: float) -> str:
     return f"M{a0:.1f} {d0:.1f}H{a1:.1f}V{d1:.1f}H{a0:.1f}z"
 
 
-def _slots(tree: "Tree") -> list[float]:
-    """Return the room each word takes across, its label's too."""
-    room = [max(28.0, ems(word) * _WORD + 12) for word in tree.words]
-    for node in tree.nodes:
-        if node.label and node.end - node.start == 1:
-            room[node.start] = max(room[node.start], ems(node.label) * _LABEL + 12)
-    return room
+def _rows(tree: "Tree") -> tuple[list[float], list[float]]:
+    """Return the edges of the rows of words that run down, and their middles."""
+    edges = [21.0 * k for k in range(len(tree.words) + 1)]
+    return edges, [edge + 10.5 for edge in edges[:-1]]
+
+
+def _columns(tree: "Tree") -> tuple[list[float], list[float]]:
+    """Return the edges of the words' columns, and where in them the words stand.
+
+    Every label fits between the edges of its span, so that it touches neither another label nor another span's lines.
+    """
+    left = [max(28.0, ems(word) * _WORD + 12) / 2 for word in tree.words]
+    right = list(left)
+
+    def widen(node: "Node", children: list[tuple[float, float]]) -> tuple[float, float]:
+        """Return how far the node's columns reach to the left and to the right of its middle."""
+        width = sum(map(sum, children))
+        before = (children[0][0] + width - children[-1][1]) / 2
+        half = (ems(node.label) * _LABEL + 10) / 2 if node.label else 0.0
+        missing = max(0.0, half - before), max(0.0, half - (width - before))
+        left[node.start] += missing[0]
+        right[node.end - 1] += missing[1]
+        return before + missing[0], width - before + missing[1]
+
+    fold(tree, lambda i: (left[i], right[i]), widen)
+    edges = [0.0, *accumulate(map(sum, zip(left, right, strict=True)))]
+    return edges, [edge + room for edge, room in zip(edges, left, strict=False)]

@@ -1,10 +1,11 @@
-"""Tables: built once from typed rows, printed as text by a command and as Markdown by a page."""
+"""Tables: built once from typed rows, printed as text by a command, and as Markdown or HTML by a page."""
 
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib import resources
 from pathlib import PurePath
 from typing import Any
@@ -55,6 +56,19 @@ class Table:
         rows = [[*row, *[""] * (len(self.head) - len(row))] for row in (cells[0], rules, *cells[1:])]
         widths = [max(3, width) for width in widths]
         return "\n".join(f"| {' | '.join(map(_padded, row, widths, right))} |" for row in rows)
+
+    def html(self) -> str:
+        """Return an HTML table; the cells of numbers have the class `number`.
+
+        >>> Table(head=["system", "F1"], rows=[["a < b", "51.8"]]).html().partition("</tr>")[2]
+        '<tr><td>a &lt; b</td><td class="number">51.8</td></tr></table>'
+        """
+        _, right = self._columns([list(row) for row in (self.head, *self.rows)])
+        lines = []
+        for tag, row in [("th", self.head), *(("td", row) for row in self.rows)]:
+            kinds = [f' colspan="{len(right)}"'] if len(row) == 1 else [' class="number"' * side for side in right]
+            lines.append("".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=True)))
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def _columns(self, cells: Sequence[Sequence[str]]) -> tuple[list[int], list[bool]]:
         """Return each column's width, and whether its cells are all numbers and go to the right."""

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from onlstm import draw
@@ -93,14 +92,11 @@ def page(
     parser = Parser(model, layer=LAYER, decoder=DECODER)
     chosen = sorted(gold, key=lambda tree: abs(len(tree.words) - 10))[:_SHOWN]
     diagrams = [diagram for tree in chosen if (diagram := parser.diagram(tree.words, tree))]
-    table = demo.table()
-    head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in (table.head, *table.rows))
-    lines = "".join(f"<tr>{cells}</tr>" for cells in (head.replace("td>", "th>"), *body))
+    halves = "".join(f'<div class="half">{half}</div>' for half in (demo.table().html(), "".join(charts)))
     return draw.page(
         "An ON-LSTM finds the trees of a grammar",
         [
-            (str(demo), f"<table>{lines}</table>"),
-            ("While it learns", f'<div class="pair">{"".join(charts)}</div>'),
+            (str(demo), f'<div class="pair">{halves}</div>'),
             *draw.sections(diagrams),
         ],
     )

@@ -56,20 +56,24 @@ def others(evaluation: Evaluation) -> Table:
 
 
 def svg(experiment: Experiment) -> str:
-    """Return the figure; the shades reach from the worst to the best seed."""
+    """Return the figure: ours, then the published; the shades reach from the worst to the best seed."""
     ours = {_name(encoder): [_values(row.by_length) for row in rows] for encoder, rows in experiment.encoders.items()}
     lines = []
     for name, seeds in ours.items():
         columns = list(zip(*seeds, strict=True))
         band = [(min(column), max(column)) for column in columns] if len(seeds) > 1 else []
-        lines.append(Line(name=name, values=[statistics.fmean(column) for column in columns], band=band))
-    for name, accuracies in experiment.published.items():
-        namesake = next((own for own in ours if _plain(own) == _plain(name.split()[0])), "")
-        lines.append(Line(name=f"{name}, published", values=_values(accuracies), like=namesake))
+        lines.append(
+            Line(name=name, values=[statistics.fmean(column) for column in columns], band=band, group="ours")
+        )
+    published = {_alike(name): accuracies for name, accuracies in experiment.published.items()}
+    for name in sorted(published, key=[*ours, *published].index):  # in one order in both groups
+        like = name if name in ours else ""
+        lines.append(Line(name=name, values=_values(published[name]), like=like, group="published"))
     ops = experiment.data.max_train_ops
     marker = ops + 0.5, f"trained on at most {ops}"
     x_label, y_label = "operators in the longer formula", "accuracy in %"
-    return curve(lines, x=LENGTHS, marker=marker, x_label=x_label, y_label=y_label)
+    title = "Logical inference: accuracy by length"
+    return curve(lines, x=LENGTHS, marker=marker, x_label=x_label, y_label=y_label, title=title)
 
 
 def _encoders(experiments: Experiments) -> list[tuple[str, str, Sequence[Row]]]:
@@ -86,6 +90,11 @@ def _name(encoder: str) -> str:
     return "Tree-LSTM" if encoder == "tree-lstm" else network(encoder, ())
 
 
+def _alike(published: str) -> str:
+    """Return the name of ours for a published model: all Tree-LSTMs read gold trees."""
+    return published.split(" (")[0].replace("TreeLSTM", "Tree-LSTM")
+
+
 def _settings(row: Row) -> str:
     return ", ".join(f"{key} {value}" for key, value in row.settings.items() if key != "epochs") or "none"
 
@@ -99,7 +108,3 @@ def _range(values: Sequence[float], digits: int = 0) -> str:
 def _values(by_length: Mapping[str, float | None]) -> Sequence[float]:
     values = (by_length.get(str(n)) for n in LENGTHS)
     return [math.nan if value is None else value for value in values]
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "")
