@@ -62,7 +62,7 @@ def test_words_without_long_labels_stand_as_close_as_before():
 
 
 def test_two_trees_have_their_words_on_one_line_and_no_gap_above():
-    words = "the old man saw him there at once".split()
+    words = ["the", "old", "man", "saw", "him", "there", "at", "once"]
     flat = Tree.from_brackets(f"(S {' '.join(words)})")
     for tree, gold in ((right(words), flat), (flat, left(words)), (right(["a"]), Tree.from_brackets("(NP (DT a))"))):
         picture = draw.svg(Diagram(tree=tree, gold=gold, distances=[0.5] * len(words[: len(tree.words)])))

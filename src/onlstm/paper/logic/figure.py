@@ -62,9 +62,7 @@ def svg(experiment: Experiment) -> str:
     for name, seeds in ours.items():
         columns = list(zip(*seeds, strict=True))
         band = [(min(column), max(column)) for column in columns] if len(seeds) > 1 else []
-        lines.append(
-            Line(name=name, values=[statistics.fmean(column) for column in columns], band=band, group="ours")
-        )
+        lines.append(Line(name=name, values=[statistics.fmean(column) for column in columns], band=band, group="ours"))
     published = {_alike(name): accuracies for name, accuracies in experiment.published.items()}
     for name in sorted(published, key=[*ours, *published].index):  # in one order in both groups
         like = name if name in ours else ""
