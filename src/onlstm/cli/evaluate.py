@@ -77,7 +77,7 @@ def _details(row: "Row") -> Iterator[str]:
     yield f"  F1 by length in words: {lengths}"
     if row.labelled_f1 is not None:
         right = f"{number(row.label_accuracy)} % of the labels of correct brackets are right"
-        yield f"  labelled F1: {row.labelled_f1:.1f}; {right}, each as most frequent in --dev"
+        yield f"  labelled F1: {row.labelled_f1:.1f}; {right} (what each stands for: --dev)"
     if sure := row.confidence:
         halves = f"{sure.upper:.1f} of the surer half of each length, {sure.lower:.1f} of the other"
         yield f"  precision of spans: {halves}"

@@ -1,4 +1,4 @@
-"""`onlstm inspect`: what the gates of a run do on a text, as a table, a picture or JSON."""
+"""`onlstm inspect`: what the gates of a run do on a text, or what a grammar has learnt; as tables, pictures or JSON."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +8,11 @@ from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli.console import Answer, Json, Progress, notice
+from onlstm.cli.grammar import inspect_grammar
 from onlstm.cli.inputs import Sentences, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError, at_least_one
+from onlstm.folder import kind_of
 from onlstm.models import is_run
 from onlstm.paper.tables import Table, network, number
 
@@ -40,16 +42,27 @@ def inspect(
     sentence: Annotated[int, Parameter(help="The sentence to draw, from 1.")] = 1,
     layer: Annotated[str | None, Parameter(help="Layers to draw: 1, middle, last or 1,2 (default: the run's).")] = None,
     max: Annotated[int, Parameter(help="Read at most this many sentences.")] = 2000,
+    gold: Annotated[Path | None, Parameter(help="For a grammar: treebank to hold its labels against.")] = None,
     out: Annotated[Path | None, Parameter(help="Picture of the sentence to write: FILE.html or FILE.svg.")] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> Answer:
-    """Show the distances of every layer on a text, warn of layers that are stuck, and draw what a sentence updates."""
+    """Show the distances of every layer on a text, warn of layers that are stuck, and draw what a sentence updates.
+
+    Of a grammar's run, show the rules and the words of its preterminals: by their use in a text, or by probability.
+    """
     if out and out.suffix.lower() not in (".html", ".svg"):
         raise UserError(f"--out {out}: the name of a picture ends in .html or .svg")
     at_least_one(**{"--sentence": sentence, "--max": max})
     run, text = run_and_text(words)
     check_output("--out", out, "picture.svg", map(Path, text))
+    if is_run(run) and kind_of(Path(run)) == "grammar":
+        if layer or out:
+            raise UserError(f"{'--layer' if layer else '--out'}: {run} is a grammar, which has no gates to show")
+        set_threads(threads)
+        return inspect_grammar(run, () if all(map(is_run, words)) else lines_of(text), max, gold, json)
+    if gold:
+        raise UserError(f"--gold: {run} is a language model, which has no labels; name the run of a grammar")
     if all(map(is_run, words)):
         raise UserError(f'inspect: name a text too, - for the standard input: onlstm inspect {run} "the cat sat"')
     lines = lines_of(text)

@@ -91,6 +91,11 @@ class Grammar(nn.Module):
             for row, k in enumerate(batch):
                 yield k, Posteriors(*(part[row : row + 1] for part in chart))
 
+    def symbol(self, number: int) -> str:
+        """Return the name of a symbol, numbered nonterminals first: N17 of a nonterminal, T5 of a preterminal."""
+        preterminal = number - self.config.nonterminals
+        return f"N{number}" if preterminal < 0 else f"T{preterminal}"
+
     @property
     def longest(self) -> int:
         """How many words a sentence may have for its chart to fit in half of the machine's memory."""

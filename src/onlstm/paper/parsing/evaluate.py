@@ -153,7 +153,7 @@ def _headline(request: Request, models: Sequence[System], scored: Sequence[Row],
     decoder: str | None = first.parsers[0].decoder if first.system == "grammar" else decoders(request)[0]
     if request.decoder == ("vote",) and first.system != "grammar":
         layer, chosen = scored[0].layer, "all layers that were asked for"
-    if dev:
+    if dev and (first.system != "grammar" or len(first.parsers) > 1):
         layer, decoder, chosen = dev.best(request.rule[0], models)
     key = (request.rule[0], first.system, layer, decoder)
     fits = [row for row in scored if row.key == key and row.subset == "all"]
