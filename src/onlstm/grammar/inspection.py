@@ -15,7 +15,6 @@ from torch import Tensor
 from onlstm.errors import UserError, at_least_one
 from onlstm.grammar.pcfg import Grammar, batches
 from onlstm.kernels.chart import Rules, log_likelihood
-from onlstm.lm.reader import tokenizer_of, words_and_ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +76,10 @@ def inspect_grammar(
         on_progress: called with the number of sentences read and of all.
     """
     at_least_one(rules=rules, words=words, limit=limit)
-    tokenizer, longest = tokenizer_of(grammar), grammar.longest
-    tokenised = (words_and_ids(tokenizer, line)[1] for line in lines)
+    tokenizer, longest = grammar.tokenizer, grammar.longest
+    if tokenizer is None:
+        raise UserError("the grammar has no tokenizer: load it from its folder, or set grammar.tokenizer")
+    tokenised = ([token.id for token in tokenizer.tokens(line)] for line in lines)
     readable = (ids for ids in tokenised if 1 < len(ids) <= longest)
     text = list(islice(readable, limit))
     counts = _Counts(grammar)
