@@ -12,7 +12,6 @@ from onlstm.cli.grammar import inspect_grammar
 from onlstm.cli.inputs import Sentences, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError, at_least_one
-from onlstm.folder import kind_of
 from onlstm.models import is_run
 from onlstm.paper.tables import Table, network, number
 
@@ -56,7 +55,9 @@ def inspect(
     at_least_one(**{"--sentence": sentence, "--max": max})
     run, text = run_and_text(words)
     check_output("--out", out, "picture.svg", map(Path, text))
-    if is_run(run) and kind_of(Path(run)) == "grammar":
+    from onlstm.folder import kind_of
+
+    if kind_of(Path(run)) == "grammar":
         if layer or out:
             raise UserError(f"{'--layer' if layer else '--out'}: {run} is a grammar, which has no gates to show")
         set_threads(threads)
