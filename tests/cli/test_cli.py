@@ -1,6 +1,7 @@
 """The command as a user types it: help without torch, one line for a mistake, JSON that machines can read."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,23 @@ def test_bench_refuses_to_report_a_kernel_that_is_wrong(monkeypatch):
     monkeypatch.setattr(ops, "scan", lambda x, *rest: right(x * 1.01, *rest))
     with pytest.raises(RuntimeError, match="parse-mid-1: fused and eager differ"):
         bench.run(["parse-mid-1"], [1], 0.1, print)
+
+
+def test_completion_is_installed_for_the_shell_named(tmp_path):
+    options = {"env": {**os.environ, "HOME": str(tmp_path)}}
+    done = onlstm("--install-completion", "--shell", "bash", **options)
+    assert (done.returncode, done.stderr) == (0, "")
+    script = Path(done.stdout.split(" written; ")[0])
+    assert script.is_relative_to(tmp_path)
+    words = "COMP_WORDS=(onlstm draw --format ''); COMP_CWORD=3; _onlstm; echo ${COMPREPLY[@]}"
+    typed = subprocess.run(["bash", "-c", f"source {script}; {words}"], capture_output=True, text=True, check=True)
+    assert {"svg", "html", "latex"} <= set(typed.stdout.split())
+    (tmp_path / "file").write_text("")
+    refused = onlstm("--install-completion", "--shell", "fish", env={**os.environ, "HOME": str(tmp_path / "file")})
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+
+
+def test_help_shows_tokens_in_angle_brackets():
+    shown = onlstm("generate", "--help").stdout
+    assert "<unk>" in shown
+    assert "<eos>" in shown

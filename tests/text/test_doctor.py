@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
+from helpers import onlstm
 from onlstm.cli.text import page
 from onlstm.errors import UserError
 from onlstm.text.config import TextConfig
@@ -64,7 +65,7 @@ def test_with_the_tokenizer_of_a_run(tmp_path):
     assert found.sample == ((("The", True), ("cat", True), ("saw", True), ("the", True), ("dog", False)),)
     assert "20.0 % unknown words in this text" in problems(found)
     assert "too small" not in problems(found)
-    assert "The · cat · saw · the · [dog]" in "\n".join(page(found))
+    assert "The · cat · saw · the · [dog]" in "\n".join(page(found, {}))
 
 
 COMPLAINTS = {
@@ -82,7 +83,7 @@ COMPLAINTS = {
     "never unknown": (SENTENCES, {}, "no unknown word to train <unk> on"),
     "tokenised": (["the cat , he said , slept ."] * 9, {"profile": "generic"}, "looks tokenised already"),
     "raw": (SENTENCES, {"profile": "pretokenized"}, "looks raw"),
-    "upper": ([line.upper() for line in SENTENCES], {}, "upper case only"),
+    "upper": ([line.upper() for line in SENTENCES], {"profile": "pretokenized"}, "upper case only"),
     "thai": (["สวัสดีครับผมชื่อสมชาย"] * 9, {}, "a script without spaces"),
     "chinese": (["我们今天去公园看花。"] * 9, {}, "a script without spaces"),
     "control": (["fine", "bad\x07 one"], {}, "control characters in 1 line, first in"),
@@ -100,7 +101,7 @@ def test_every_problem_is_found_and_answered(tmp_path, lines, options, problem):
     found = examine(text(tmp_path, lines), TextConfig(**options))
     assert problem in problems(found)
     assert all(finding.remedy for finding in found.findings)
-    shown = "\n".join(page(found))
+    shown = "\n".join(page(found, {}))
     assert problem in shown
     assert shown.count("→") == len(found.findings)
     assert json.loads(json.dumps(asdict(found)))["words"] == found.words
@@ -111,7 +112,7 @@ def test_a_good_text_gets_no_complaint(tmp_path):
     lines = [f"The {a} saw {n % 97} of the {b} in village {n}." for n in range(10) for a in names for b in names]
     found = examine(text(tmp_path, [*lines, "A rare zebra passed by."]), TextConfig(min_count=2))
     assert not found.findings
-    assert "Nothing to fix." in "\n".join(page(found))
+    assert "Nothing to fix." in "\n".join(page(found, {}))
 
 
 def test_what_is_tokenised_may_have_unknown_words(tmp_path):
@@ -137,8 +138,37 @@ def test_broken_files_do_not_stop_it(tmp_path):
 def test_nothing_to_read(tmp_path):
     found = examine(tmp_path / "none.txt")
     assert found.words == 0
-    assert "no words at all" in "\n".join(page(found))
+    assert "no words at all" in "\n".join(page(found, {}))
     with pytest.raises(UserError, match="name a file"):
         examine([])
     with pytest.raises(UserError, match="there are ptb-en"):
         examine(text(tmp_path, SENTENCES), TextConfig(profile="english"))
+
+
+def shown(path, *options):
+    """What the command says has to be done."""
+    return onlstm("doctor", path, *options).out.partition("What to do\n")[2]
+
+
+WAYS = {
+    "paragraphs": ([" ".join(SENTENCES[:20])] * 3, [], "onlstm sentences TEXT --out SENTENCES"),
+    "known": (SENTENCES, ["--min-count", "1"], "onlstm train --text.min-count 2"),
+    "cut": ([f"word{n} and" for n in range(400)] * 2, ["--vocab-size", "9"], "onlstm train --text.vocab-size 18"),
+    "tokenised": (["the cat , he said , slept ."] * 9, ["--profile", "generic"], "onlstm train --text.profile pretokenized"),
+    "raw": (SENTENCES, ["--recipe", "ptb-paper"], "onlstm train --text.profile generic"),
+}
+
+
+@pytest.mark.parametrize(("lines", "options", "way"), WAYS.values(), ids=WAYS)
+def test_the_command_names_the_option_that_does_what_it_advises(tmp_path, lines, options, way):
+    assert f": {way}" in shown(text(tmp_path, lines), *options)
+
+
+def test_the_command_is_silent_where_the_recipe_does_it(tmp_path):
+    once = text(tmp_path, [*SENTENCES, "A rare zebra passed by."])
+    assert "no unknown word" in shown(once, "--min-count", "1")
+    assert "no unknown word" not in shown(once), "the recipe leaves out words that occur once"
+    upper = text(tmp_path, [line.upper() for line in SENTENCES], "upper.txt")
+    assert "upper case" not in shown(upper), "its rules ignore case"
+    assert "upper case" in shown(upper, "--recipe", "ptb-paper")
+    assert onlstm("doctor", upper, "--recipe", "nosuch").code == 2

@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from io import TextIOWrapper
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
+from cyclopts.completion.detect import ShellDetectionError
 
 import onlstm.cli
 from onlstm import __version__
@@ -64,6 +66,23 @@ def run(words: Iterable[str]) -> None:
     answer = app(list(joined(words)), exit_on_error=False, print_error=False, result_action="return_value")
     if isinstance(answer, Answer) and (text := answer.text(started)):
         print(text)
+
+
+@app.command(name="--install-completion")
+def install_completion(
+    *,
+    shell: Annotated[
+        Literal["bash", "zsh", "fish", "powershell"] | None, Parameter(help="Default: the one you type this in.")
+    ] = None,
+) -> None:
+    """Install tab completion for your shell."""
+    try:
+        path = app.install_completion(shell=shell)
+    except ShellDetectionError:
+        raise UserError("--install-completion: the shell is not known; name it with --shell") from None
+    except OSError as error:
+        raise UserError(f"--install-completion: cannot write {error.filename}: {error.strerror}") from None
+    print(f"{path} written; new shells complete onlstm's commands and options")
 
 
 def load_commands() -> None:

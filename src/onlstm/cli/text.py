@@ -1,6 +1,7 @@
 """The commands that look at a text before anything is trained on it: doctor, sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,30 +21,54 @@ if TYPE_CHECKING:
 @app.command
 def doctor(
     *text: Text,
+    recipe: Annotated[str, Parameter(help="Read the text as `onlstm train` does with this recipe.")] = "quick",
     profile: Annotated[
-        Literal["auto", "ptb-en", "generic", "pretokenized"], Parameter(help="Rules of tokenisation.")
-    ] = "auto",
+        Literal["auto", "ptb-en", "generic", "pretokenized"] | None,
+        Parameter(help="Rules of tokenisation (default: the recipe's)."),
+    ] = None,
     vocab_size: Annotated[
-        int | None, Parameter(validator=Number(gte=3), help="Maximum number of entries in the vocabulary.")
+        int | None,
+        Parameter(validator=Number(gte=3), help="Maximum number of entries in the vocabulary (default: the recipe's)."),
     ] = None,
     min_count: Annotated[
-        int, Parameter(validator=Number(gte=1), help="Leave words out of the vocabulary that occur less often.")
-    ] = 1,
+        int | None,
+        Parameter(
+            validator=Number(gte=1),
+            help="Leave words out of the vocabulary that occur less often (default: the recipe's).",
+        ),
+    ] = None,
     run: Annotated[Path | None, Parameter(help="Use this run's tokenizer and vocabulary.")] = None,
     json: Json = False,
 ) -> Answer:
     """Look at a text before training: counts, unknown words, lengths, a sample, and how to solve each problem."""
+    from onlstm.recipe import Recipe, read
     from onlstm.text.doctor import examine
     from onlstm.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(locate(run) / "tokenizer.json") if run else None
-    config = TextConfig(profile=profile, vocab_size=vocab_size, min_count=min_count)
+    typed = {"profile": profile, "vocab_size": vocab_size, "min_count": min_count}
+    config = replace(Recipe.of(read(recipe)).text, **{key: value for key, value in typed.items() if value is not None})
     diagnosis = examine(sources(*text), config, tokenizer=tokenizer)
-    return Answer(diagnosis, page(diagnosis), json)
+    return Answer(diagnosis, page(diagnosis, _ways(config) if not run else {}), json)
 
 
-def page(diagnosis: "Diagnosis") -> Iterator[str]:
-    """Yield the lines of a diagnosis for people."""
+def _ways(config: TextConfig) -> dict[str, str]:
+    """Return what to type against each kind of problem."""
+    larger = 2 * (config.vocab_size or 0)
+    return {
+        "paragraphs": "onlstm sentences TEXT --out SENTENCES",
+        "cut": f"onlstm train --text.vocab-size {larger}",
+        "known": "onlstm train --text.min-count 2",
+        "large": "onlstm train --text.vocab-size 50000",
+        "tokenised": "onlstm train --text.profile pretokenized",
+        "raw": "onlstm train --text.profile generic",
+        "upper": "onlstm train --text.profile generic",
+        "unspaced": "onlstm train --text.profile pretokenized",
+    }
+
+
+def page(diagnosis: "Diagnosis", ways: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of a diagnosis for people; `ways` has, by kind of problem, what to type against it."""
     d, more = diagnosis, len(diagnosis.files) - 3
     blank = f", {d.blank:,} blank" + (" (skipped)" if d.profile != "pretokenized" else "") if d.blank else ""
     yield f"Text        {', '.join(d.files[:3]) or 'none'}" + (f" and {more} more" if more > 0 else "")
@@ -70,7 +95,8 @@ def page(diagnosis: "Diagnosis") -> Iterator[str]:
             yield "  " + " · ".join(word if known else f"[{word}]" for word, known in line)
     yield "\nWhat to do" if d.findings else "\nNothing to fix."
     for number, finding in enumerate(d.findings, 1):
-        yield f"  {number}. {finding.problem}\n     → {finding.remedy}"
+        way = ways.get(finding.kind)
+        yield f"  {number}. {finding.problem}\n     → {finding.remedy}" + (f": {way}" if way else "")
 
 
 @app.command

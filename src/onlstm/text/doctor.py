@@ -40,6 +40,9 @@ class Finding:
 
     problem: str
     remedy: str
+    kind: str = ""
+    """A name for problems of settings or lines: paragraphs, words, cut, unknown, known, large, tokenised, raw, upper,
+    unspaced; empty for what is wrong inside a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +110,10 @@ def examine(
         sample=_sample(text.head, tokenizer),
     )
     median = float(np.median(lengths[lengths > 0])) if words else 0.0
-    messages = chain(text.problems, _problems(diagnosis, median, of_run), _mismatches(chosen.profile, text.head))
-    return replace(diagnosis, findings=tuple(Finding(*message.split("; ", 1)) for message in messages))
+    in_files = (Finding(*message.split("; ", 1)) for message in text.problems)
+    problems = _of_run(diagnosis) if of_run else _of_vocabulary(diagnosis, config)
+    findings = chain(in_files, _of_lines(diagnosis, median, of_run), problems, _mismatches(chosen.profile, text.head))
+    return replace(diagnosis, findings=tuple(findings))
 
 
 class _Text:
@@ -192,37 +197,54 @@ def _sample(lines: list[str], tokenizer: Tokenizer) -> tuple[tuple[tuple[str, bo
     return tuple(tuple((token.text, token.id != tokenizer.unk_id) for token in line) for line in tokens)
 
 
-def _problems(d: Diagnosis, median: float, of_run: bool) -> Iterator[str]:
-    """Yield what is wrong with the text as a whole."""
+def _of_lines(d: Diagnosis, median: float, of_run: bool) -> Iterator[Finding]:
+    """Yield what is wrong with the size of the text and of its lines."""
     if not d.words:
-        yield "no words at all; name a file with text in it"
+        yield Finding("no words at all", "name a file with text in it")
         return
     if d.words < 100_000 and not of_run:
-        yield f"too small to train on: {d.words:,} words; add text: 100,000 words show a trend, a million train a model"
+        remedy = "add text: 100,000 words show a trend, a million train a model"
+        yield Finding(f"too small to train on: {d.words:,} words", remedy)
     if median > 60 or d.longest > 1000:
-        long = f"long lines (median {median:.0f} words, longest {d.longest:,})"
-        yield f"{long}: paragraphs, not sentences; put one sentence on a line, at least before parsing"
+        long = f"long lines (median {median:.0f} words, longest {d.longest:,}): paragraphs, not sentences"
+        yield Finding(long, "put one sentence on a line, at least before parsing", "paragraphs")
     if median < 2 and d.words > 20:
-        yield "most lines have one word; join the words of a sentence on one line"
+        yield Finding("most lines have one word", "join the words of a sentence on one line", "words")
+
+
+def _of_run(d: Diagnosis) -> Iterator[Finding]:
+    """Yield whether the run's vocabulary lacks too many of the words."""
+    if d.unknown > 10:
+        yield Finding(f"{d.unknown:.1f} % unknown words in this text", "use text like the run's", "unknown")
+
+
+def _of_vocabulary(d: Diagnosis, config: TextConfig) -> Iterator[Finding]:
+    """Yield what is wrong with the vocabulary that the text gives by the settings."""
     unknown = d.unknown if d.held_out_unknown is None else d.held_out_unknown
-    if unknown > 10:
-        remedy = "use text like the run's" if of_run else "use a larger vocabulary, or more text"
-        yield f"{unknown:.1f} % unknown words in {d.held_out or 'this text'}; {remedy}"
-    if not of_run and d.unknown == 0:
-        yield f"no unknown word to train {UNK} on; leave rare words out: a minimum count of 2, or a vocabulary size"
-    if d.vocabulary > 100_000 and not of_run:
-        yield f"a vocabulary of {d.vocabulary:,} makes a large, slow model; limit it to 30,000 or 50,000"
+    if d.words and unknown > 10:
+        problem = f"{unknown:.1f} % unknown words in {d.held_out or 'this text'}"
+        if config.vocab_size and d.vocabulary >= config.vocab_size:
+            yield Finding(problem, f"use a vocabulary of more than {config.vocab_size:,} entries", "cut")
+        else:
+            yield Finding(problem, "add text: most words are too rare in it to learn them", "unknown")
+    if d.words and d.unknown == 0:
+        yield Finding(f"no unknown word to train {UNK} on", "leave out words that occur once", "known")
+    if d.vocabulary > 100_000:
+        yield Finding(f"a vocabulary of {d.vocabulary:,} makes a large, slow model", "limit its size", "large")
 
 
-def _mismatches(profile: str, head: list[str]) -> Iterator[str]:
+def _mismatches(profile: str, head: list[str]) -> Iterator[Finding]:
     """Yield where the profile does not suit the kind, case or script of the first lines."""
     (suitable, sign), raw, text = suitable_profile(head), profile != "pretokenized", "\n".join(head)
     if suitable == "pretokenized" and profile == "generic":
-        yield f"looks tokenised already ({sign}), but the profile is generic; use the profile pretokenized"
+        problem = f"looks tokenised already ({sign}), but the profile is generic"
+        yield Finding(problem, "use the profile pretokenized", "tokenised")
     if suitable == "generic" and not raw and text.count(", ") - text.count(" , ") > 2:
-        yield "looks raw (words end in commas), but the profile is pretokenized; use generic, or ptb-en for English"
-    if 20 < sum(map(str.isupper, text)) > 9 * sum(map(str.islower, text)):
-        yield "upper case only; use generic or ptb-en, which ignore case, or put the text in lower case"
+        problem = "looks raw (words end in commas), but the profile is pretokenized"
+        yield Finding(problem, "use generic, or ptb-en for English", "raw")
+    if not raw and 20 < sum(map(str.isupper, text)) > 9 * sum(map(str.islower, text)):
+        yield Finding("upper case only", "use generic or ptb-en, which ignore case, or put the text in lower case", "upper")
     letters = sum(map(str.isalpha, text))
     if len(_UNSPACED.findall(text)) > 0.3 * letters and (raw or letters > 12 * len(text.split())):
-        yield "a script without spaces (Thai, Chinese, Japanese, …); segment it into words and use pretokenized"
+        problem = "a script without spaces (Thai, Chinese, Japanese, …)"
+        yield Finding(problem, "segment it into words and use pretokenized", "unspaced")
