@@ -154,7 +154,11 @@ WAYS = {
     "paragraphs": ([" ".join(SENTENCES[:20])] * 3, [], "onlstm sentences TEXT --out SENTENCES"),
     "known": (SENTENCES, ["--min-count", "1"], "onlstm train --text.min-count 2"),
     "cut": ([f"word{n} and" for n in range(400)] * 2, ["--vocab-size", "9"], "onlstm train --text.vocab-size 18"),
-    "tokenised": (["the cat , he said , slept ."] * 9, ["--profile", "generic"], "onlstm train --text.profile pretokenized"),
+    "tokenised": (
+        ["the cat , he said , slept ."] * 9,
+        ["--profile", "generic"],
+        "onlstm train --text.profile pretokenized",
+    ),
     "raw": (SENTENCES, ["--recipe", "ptb-paper"], "onlstm train --text.profile generic"),
 }
 

@@ -243,7 +243,9 @@ def _mismatches(profile: str, head: list[str]) -> Iterator[Finding]:
         problem = "looks raw (words end in commas), but the profile is pretokenized"
         yield Finding(problem, "use generic, or ptb-en for English", "raw")
     if not raw and 20 < sum(map(str.isupper, text)) > 9 * sum(map(str.islower, text)):
-        yield Finding("upper case only", "use generic or ptb-en, which ignore case, or put the text in lower case", "upper")
+        yield Finding(
+            "upper case only", "use generic or ptb-en, which ignore case, or put the text in lower case", "upper"
+        )
     letters = sum(map(str.isalpha, text))
     if len(_UNSPACED.findall(text)) > 0.3 * letters and (raw or letters > 12 * len(text.split())):
         problem = "a script without spaces (Thai, Chinese, Japanese, …)"
