@@ -46,8 +46,13 @@ def doctor(
     from onlstm.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(locate(run) / "tokenizer.json") if run else None
-    typed = {"profile": profile, "vocab_size": vocab_size, "min_count": min_count}
-    config = replace(Recipe.of(read(recipe)).text, **{key: value for key, value in typed.items() if value is not None})
+    base = Recipe.of(read(recipe)).text
+    config = replace(
+        base,
+        profile=profile or base.profile,
+        vocab_size=vocab_size or base.vocab_size,
+        min_count=min_count or base.min_count,
+    )
     diagnosis = examine(sources(*text), config, tokenizer=tokenizer)
     return Answer(diagnosis, page(diagnosis, _ways(config) if not run else {}), json)
 
