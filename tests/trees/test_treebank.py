@@ -180,7 +180,10 @@ def test_defects_are_counted_and_cost_no_other_tree(tmp_path, defect, what):
     # a ")" too many cannot be told from one at the end of the tree before it
     good = ["We wanted to buy an owl for 3.50"] if defect == ")" else ["Wow", "We wanted to buy an owl for 3.50"]
     assert words_of(treebank) == good
-    assert treebank.skipped == {what: 1}
+    lines = what in ("comment", "text outside brackets")
+    assert (treebank.skipped, treebank.outside) == (({}, 1) if lines else ({what: 1}, 0))
+    assert treebank.defects == (not lines and what != "markup only")
+    assert len(treebank.warnings) == treebank.defects
     assert treebank.sources[-1] == "a.mrg:4"
     line = 1 if defect == ")" else 2
     with pytest.raises(TreebankError) as error:

@@ -3,7 +3,7 @@
 import re
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -15,7 +15,7 @@ from onlstm import archive
 from onlstm.errors import UserError, at_least_one, one_of
 from onlstm.trees.tree import Tree, TreebankError
 from onlstm.trees.treebank.brackets import read_text
-from onlstm.trees.treebank.graphs import read_xml
+from onlstm.trees.treebank.graphs import BROKEN_XML, read_xml
 from onlstm.trees.treebank.profile import Profile, load_profile, profiles
 from onlstm.trees.treebank.sentence import Defect, Sentence, build
 
@@ -34,6 +34,7 @@ _FORMATS = {  # what tells a format that only one profile has
 _LEAF = re.compile(rb"\(\s*([^\s()]+)\s+[^\s()][^()]*\)")
 _ENOUGH = 0.8  # of the leaves: a profile that knows fewer tags is not the treebank's own
 _PENN = 0.999  # the same for the Penn Treebank, which has a few slips
+_FEW = 0.05  # of the sentences: fewer defects are no cause for a warning
 _UNDECODED = 0.001  # of a file's characters; letters with accents are more, even in text that is mostly brackets
 
 
@@ -52,9 +53,15 @@ class Treebank:
     sources: tuple[str, ...]
     """Where each starts, as file:line."""
     skipped: Mapping[str, int]
-    """How many were left out, by reason; comment lines are counted too."""
+    """How many sentences were left out, by reason."""
+    defects: int
+    """How many of those could not be read; the others are markup, or have no words or too many."""
+    defect_share: float
+    """The same as a share, from 0 to 1, of all sentences with words, however long."""
+    outside: int
+    """Lines that belong to no tree: comments and other text."""
     warnings: tuple[str, ...]
-    """What is doubtful about the profile, one line each."""
+    """What is doubtful about the profile or was lost, one line each."""
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
@@ -112,33 +119,42 @@ def read_treebank(
     if profile == "auto":
         files = list(_files(Path(path), Profile(name="auto"), split))
         kind = _fitting([file.data for file in files])
+        _one_treebank(path, files)
     else:
         kind = profile if isinstance(profile, Profile) else load_profile(profile)
         files = _files(Path(path), kind, split)
-    sentences, sources, skipped, tags = list[Sentence](), list[str](), Counter[str](), Counter[str]()
+    sentences, sources, tags = list[Sentence](), list[str](), Counter[str]()
+    skipped, defects, outside, longer = Counter[str](), Counter[str](), 0, 0
     for file in files:
         for item in _items(file, kind, punctuation, strict):
             if isinstance(item, Defect):
-                skipped[item.what] += 1
+                outside += item.loses == "line"
+                skipped[item.what] += item.loses != "line"
+                defects[item.what] += item.loses == "sentence"
                 continue
             tags.update([tag for tag, _ in item.leaves])
             if not item.length:
                 skipped["no words"] += 1
             elif limit and item.length > limit:
                 skipped[f"more than {limit} words"] += 1
+                longer += 1
             else:
                 sentences.append(item)
                 sources.append(f"{file.name}:{item.line}")
-    if not sentences and not skipped:
+    if not (sentences or skipped.total()):
         raise UserError(f"{path}: no trees of profile {kind.name} ({kind.format}); choose another file or profile")
+    total = len(sentences) + longer + defects.total()
     return Treebank(
         profile=kind,
         split=split,
         punctuation=punctuation,
         sentences=tuple(sentences),
         sources=tuple(sources),
-        skipped=dict(skipped),
-        warnings=_doubts(kind, tags),
+        skipped=dict(+skipped),
+        defects=defects.total(),
+        defect_share=defects.total() / max(1, total),
+        outside=outside,
+        warnings=(*_doubts(kind, tags), *_losses(defects, total)),
     )
 
 
@@ -172,6 +188,18 @@ def _of_split(names: list[str], split: Split, path: Path) -> list[str]:
     return chosen
 
 
+def _one_treebank(path: str | Path, files: Sequence[archive.Member]) -> None:
+    """Refuse a folder of archives that are different kinds of treebank."""
+    groups: dict[str, list[bytes]] = {}
+    for file in files:
+        if name := archive.archive_of(file.name):
+            groups.setdefault(name, []).append(file.data)
+    kinds = {name: _fitting(data).name for name, data in groups.items()} if len(groups) > 1 else {}
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{name} ({kind})" for name, kind in list(kinds.items())[:4]) + ", …" * (len(kinds) > 4)
+        raise UserError(f"{path}: several treebanks, by their profiles: {listed}; name one of them")
+
+
 def _fitting(files: list[bytes]) -> Profile:
     """Return the profile for the files, by their format or leaves: the Penn Treebank's, or the one that knows most."""
     for name, sign in _FORMATS.items():
@@ -200,6 +228,15 @@ def _doubts(profile: Profile, tags: Counter[str]) -> tuple[str, ...]:
     listed = ", ".join(unknown[:3]) + " …" * (len(unknown) > 3)
     way = "choose another profile, or write one in a .yaml file"
     return (f"profile {profile.name} knows {share:.0%} of the leaves' tags, not {listed}; {way}",)
+
+
+def _losses(defects: Counter[str], total: int) -> tuple[str, ...]:
+    ended = any(why.startswith(BROKEN_XML) for why in defects)
+    if defects.total() <= _FEW * total and not ended:
+        return ()
+    reasons = ", ".join(f"{count:,} {why}" for why, count in (+defects).items())
+    rest = "; the rest of such a file is lost" * ended
+    return (f"{defects.total():,} of {total:,} sentences could not be read and are skipped: {reasons}{rest}",)
 
 
 def _items(file: archive.Member, profile: Profile, punctuation: bool, strict: bool) -> Iterator[Sentence | Defect]:

@@ -11,6 +11,10 @@ from onlstm.trees.tree import TreebankError
 from onlstm.trees.treebank.profile import Profile
 from onlstm.trees.treebank.sentence import Bracket, Defect, Leaf, Sentence, build
 
+LARGEST_TREE = 1 << 22
+"""Characters of the largest tree that is read: about a hundred times the longest sentence of a real treebank."""
+
+_BLOCK = 1 << 20
 _TOKEN = re.compile(  # a leaf of one field, which most are; or "(" and label; or ")"; or a field
     r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|([^\s()]+)", re.ASCII
 )
@@ -33,8 +37,10 @@ def read_text(text: str, profile: Profile, punctuation: bool = False) -> Iterato
     for old, new in profile.replace:
         text = re.sub(old, new, text, flags=re.MULTILINE)
     comment = re.compile(rf"^(?:{'|'.join(map(re.escape, profile.comments)) or '(?!)'}).*", re.MULTILINE)
+    line, place = 1, 0
     for match in comment.finditer(text):
-        yield Defect("comment", text.count("\n", 0, match.start()) + 1)
+        line, place = line + text.count("\n", place, match.start()), match.start()
+        yield Defect("comment", line, "line")
     line = 1
     for piece, balanced in _pieces(comment.sub("", text)):
         if not balanced:
@@ -43,12 +49,14 @@ def read_text(text: str, profile: Profile, punctuation: bool = False) -> Iterato
             yield Defect(f"not {profile.encoding or 'UTF-8'}", line)
         elif piece.startswith("("):
             try:
+                if len(piece) > LARGEST_TREE:
+                    raise TreebankError(f"more than {LARGEST_TREE:,} characters in one tree")
                 yield build(*_parse(piece, profile), line, 0, profile, punctuation)
             except TreebankError as error:
                 yield Defect(str(error), line)
         else:
             outside = enumerate(piece.split("\n"), start=line)
-            yield from (Defect("text outside brackets", k) for k, content in outside if content.strip())
+            yield from (Defect("text outside brackets", k, "line") for k, content in outside if content.strip())
         line += piece.count("\n")
 
 
@@ -70,10 +78,11 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 def _balanced(text: str) -> bool:
     depth = 0
-    for bracket in _BRACKET.findall(text):
-        depth += 1 if bracket == "(" else -1
-        if depth < 0:
-            return False
+    for place in range(0, len(text), _BLOCK):  # by blocks: a list of all brackets may not fit into memory
+        for bracket in _BRACKET.findall(text, place, place + _BLOCK):
+            depth += 1 if bracket == "(" else -1
+            if depth < 0:
+                return False
     return depth == 0
 
 

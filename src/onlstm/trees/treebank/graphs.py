@@ -13,6 +13,7 @@ from onlstm.trees.tree import TreebankError
 from onlstm.trees.treebank.profile import Profile, matcher
 from onlstm.trees.treebank.sentence import Bracket, Defect, Leaf, Sentence, build
 
+BROKEN_XML = "broken XML"
 _CHUNK = 1 << 16
 
 
@@ -40,9 +41,9 @@ def read_xml(data: bytes | str, profile: Profile, punctuation: bool = False) -> 
                 except TreebankError as error:
                     yield Defect(str(error), line)
     except expat.ExpatError as error:
-        yield Defect(f"broken XML ({expat.errors.messages[error.code]})", error.lineno)
+        yield Defect(f"{BROKEN_XML} ({expat.errors.messages[error.code]})", error.lineno)
     except (LookupError, ValueError) as error:  # an encoding that is unknown, or that expat cannot read
-        yield Defect(f"broken XML ({error})", 1)
+        yield Defect(f"{BROKEN_XML} ({error})", 1)
 
 
 def _elements(data: bytes | str, name: str) -> Iterator[tuple[int, Element]]:

@@ -1,7 +1,7 @@
 """From the leaves and brackets of one annotated sentence to its gold tree: what every reader of a format ends in."""
 
 from itertools import accumulate, compress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from onlstm.trees.tree import Node, Tree
 from onlstm.trees.treebank.profile import Profile, matcher
@@ -28,6 +28,7 @@ class Defect(NamedTuple):
 
     what: str
     line: int
+    loses: Literal["sentence", "markup", "line"] = "sentence"  # what the reader leaves out for it
 
 
 def build(
@@ -36,7 +37,7 @@ def build(
     """Return the sentence of leaves and the nodes over them, in preorder; its tree has punctuation if that is set."""
     roles = [profile.role(tag, token) for tag, token in leaves]
     if all(role == "markup" for role in roles):
-        return Defect("markup only", line)
+        return Defect("markup only", line, "markup")
     text = ("word", "punctuation") if punctuation else ("word",)
     chosen = [role in text for role in roles]
     before = [0, *accumulate(chosen)]  # how many leaves before each are in the tree
