@@ -166,6 +166,62 @@ def test_sizes_are_limited(tmp_path, monkeypatch):
             content(tmp_path / name)
 
 
+def test_bombs_are_told_by_their_ratio(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "FREE", 1 << 16)
+    blanks, text = bytes(1 << 20), random.Random(0).randbytes(1 << 17)
+    for name, data in {
+        "member.zip": zipped({"a.txt": b"ok", "big.txt": blanks, "text.txt": text}),
+        "gz.zip": zipped({"a.txt": b"ok", "big.txt": gzip.compress(blanks), "text.txt": text}),
+    }.items():
+        (tmp_path / name).write_bytes(data)
+        defects = []
+        assert content(tmp_path / name, list, defects.append) == [("a.txt", b"ok"), ("text.txt", text)]
+        assert [line.rpartition(": ")[2] for line in defects] == ["more than 0 MB, unpacked"]
+    whole = {
+        "many.zip": zipped({f"{k}.txt": bytes(1 << 16) for k in range(20)}),
+        "one.gz": gzip.compress(blanks),
+        "a.tgz": tarred({"big.txt": blanks}, "w:gz"),
+    }
+    for name, data in whole.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(UserError, match=rf"^cannot read .*{name}: more than 0 MB, unpacked$"):
+            content(tmp_path / name)
+
+
+def encrypted(data):
+    """The zip of one member with the flag of encryption set, in its own header and in the directory."""
+    bent = bytearray(data)
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        bent[data.index(mark) + place] |= 1
+    return bytes(bent)
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (
+            encrypted(zipped({"b.txt": b"bee"})),
+            "a.zip/b.txt: encrypted; unpack it with its password, and name the folder",
+        ),
+        (
+            zipped({"b.zip": zipped(FILES)}),
+            "a.zip/b.zip: an archive inside an archive; unpack the outer one, and name the inner one",
+        ),
+    ],
+)
+def test_archives_that_need_a_hand(tmp_path, data, line):
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(UserError) as error:
+        content(tmp_path / "a.zip")
+    assert str(error.value) == f"cannot read {tmp_path}/{line}"
+
+
+def test_a_link_that_leads_nowhere(tmp_path):
+    (tmp_path / "link").symlink_to("gone.mrg")
+    with pytest.raises(UserError, match=r"^cannot read .*link: a link to gone.mrg, which is not there$"):
+        content(tmp_path / "link")
+
+
 def test_flipped_bytes_never_raise_anything_else(tmp_path):
     rng = random.Random(1)
     for name, data in PACKED.items():

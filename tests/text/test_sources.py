@@ -6,6 +6,7 @@ import io
 import lzma
 import os
 import pty
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
-from onlstm.text.sources import find_sources, parts_of_lines, read_blocks, read_inputs, read_lines
+from onlstm.text.sources import find_sources, parts_of_lines, read_blocks, read_inputs, read_lines, text_files
 
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 
@@ -121,3 +122,23 @@ def test_missing_and_unreadable(tmp_path):
         list(read_lines(tmp_path / "none.txt"))
     with pytest.raises(UserError, match="cannot be read"):
         list(read_lines(tmp_path))
+
+
+def test_archives_and_broken_links_are_no_text(tmp_path):
+    (tmp_path / "link.txt").symlink_to("gone.txt")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a.zip", "no-suffix"):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr("a.txt", "text")
+    for path, line in (
+        (tmp_path / "link.txt", "a link to gone.txt, which is not there; mend the link, or name the file itself"),
+        (folder / "a.zip", "an archive, not text; unpack it, and name the folder"),
+        (folder / "no-suffix", "an archive, not text; unpack it, and name the folder"),
+    ):
+        with pytest.raises(UserError) as error:
+            text_files([path])
+        assert str(error.value) == f"{path}: {line}"
+    (folder / "no-suffix").unlink()
+    with pytest.raises(UserError, match=r"no text file in this folder, but archives such as a.zip; unpack them$"):
+        text_files([folder])

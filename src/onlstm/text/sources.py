@@ -14,7 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from onlstm.archive import unpacked
+from onlstm.archive import broken_link, is_archive, unpacked
 from onlstm.errors import UserError
 from onlstm.text.config import TextConfig
 from onlstm.text.tokenizer import UNK, Rules, rules
@@ -113,6 +113,10 @@ def text_files(sources: Sequence[str | Path]) -> list[Path]:
     paths: list[Path] = []
     for source in map(Path, sources):
         if not source.is_dir():
+            if broken := broken_link(source):
+                raise UserError(f"{source}: {broken}; mend the link, or name the file itself")
+            if is_archive(source):
+                raise UserError(f"{source}: an archive, not text; unpack it, and name the folder")
             if str(source) != "-" and not source.exists():
                 raise UserError(f"{source}: no such file or folder; check the name")
             paths.append(source)
@@ -121,6 +125,8 @@ def text_files(sources: Sequence[str | Path]) -> list[Path]:
             inside = sorted(path for path in source.iterdir() if path.is_file() and not _NOT_TEXT.match(path.name))
         except OSError as error:
             raise UserError(f"{source}: cannot be read ({error.strerror}); check its permissions") from None
+        if not inside and (archives := sorted(path.name for path in source.iterdir() if is_archive(path))):
+            raise UserError(f"{source}: no text file in this folder, but archives such as {archives[0]}; unpack them")
         if not inside:
             raise UserError(f"{source}: no text file in this folder; name the files themselves")
         paths += inside
