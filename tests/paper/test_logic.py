@@ -242,6 +242,27 @@ def test_other_names_of_variables_change_nothing(learnt, tmp_path):
     assert found.wrong_labels == 0
 
 
+def test_other_files_are_read_with_the_variables_of_the_training(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    letters = dict(zip("abcdef", "uvwxyz", strict=True))
+    lines = ["\t".join([p.relation, *(" ".join(letters.get(w, w) for w in s.split()) for s in p[1:])]) for p in PAIRS]
+    for name in ("train1", "test1"):
+        (data / name).write_text("\n".join(lines))
+    out = tmp_path / "run"
+    small = ModelConfig(hidden_size=8, chunk_size=2)
+    run(Request(out=out, encoder=("onlstm",), seeds=1, data=data, model=small, epochs=1, max_train_ops=12))
+    names = experiment.Job.read(out / "onlstm-0").variables
+    assert set(names) == set("uvwxyz")
+    (tmp_path / "last").write_text("\n".join(lines[::-1]))
+    (tmp_path / "first").write_text("\n".join(lines))
+    first, last = (experiment.evaluate(out, [tmp_path / name]) for name in ("first", "last"))
+    assert first.renamed == last.renamed == names
+    assert first.encoders == last.encoders
+    told = experiment.predict(out, "( z ( and x ) )", "x")
+    assert told.renamed == {"z": names["z"], "x": names["x"]}
+
+
 def test_predictions_are_the_models(learnt):
     out, _ = learnt
     found = experiment.predict(out, "(a (and b))", "b", ["onlstm"])

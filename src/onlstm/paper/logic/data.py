@@ -27,6 +27,8 @@ class Data:
     train: list[Pair]
     valid: list[Pair]
     test: list[Pair]
+    names: dict[str, str]
+    """What the variables are called here, by their names in the files; empty if those are a to f."""
 
     @classmethod
     def load(cls, source: Source, say: Say = lambda line: None) -> "Data":
@@ -48,10 +50,10 @@ class Data:
             raise UserError(
                 f"max_train_ops {source.max_train_ops}: {len(train)} pairs to train on; {_VALID} are needed"
             )
-        pairs, _ = formulas.rename([*train, *test], say)
+        pairs, names = formulas.rename([*train, *test], say)
         short = pairs[: len(train)]
         rest = [pair for k, pair in enumerate(short, 1) if k % _VALID]
-        return cls(train=rest, valid=short[_VALID - 1 :: _VALID], test=pairs[len(train) :])
+        return cls(train=rest, valid=short[_VALID - 1 :: _VALID], test=pairs[len(train) :], names=names)
 
     def digest(self) -> int:
         """Return a number that tells these training pairs from others."""

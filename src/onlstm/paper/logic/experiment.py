@@ -7,7 +7,7 @@ it is finished, result.json) and the result.json of all that are. Several proces
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,13 @@ class Job:
     seed: int = 0
     command: str = ""
     """The one that began it."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What the variables of its files are called in training; empty if they are a to f there too."""
+
+    @property
+    def known(self) -> Mapping[str, str]:
+        """What variables are called in training, by their names in the files."""
+        return self.variables or dict(zip(formulas.VARIABLES, formulas.VARIABLES, strict=True))
 
     @classmethod
     def read(cls, folder: Path) -> "Job":
@@ -190,7 +197,7 @@ def _train(
                 raise UserError(f"{folder}: the pairs are no longer those it was trained on; name another --out")
             fit.restore(training, content)
             say(f"Continuing from step {training.progress.step:,} (epoch {training.progress.epoch + 1})")
-        job.write(folder)
+        replace(job, variables=data.names).write(folder)
         if not begun:
             fit.save(training)
         if not fit.fit(training, listeners, stop=stop):
@@ -233,13 +240,16 @@ def evaluate(
     run: Path, paths: Sequence[Path], encoders: Sequence[str] = (), say: Say = lambda line: None
 ) -> Evaluation:
     """Return how the classifiers of a run do on other files of pairs."""
-    read = (pair for path in paths for file in formulas.read(path).values() for pair in file)
-    pairs, names = formulas.rename(read, say)
-    if not pairs:
+    read = [pair for path in paths for file in formulas.read(path).values() for pair in file]
+    if not read:
         raise UserError(f"{', '.join(map(str, paths))}: no pairs to test")
-    problems = Problems.of(pairs)
     rows: dict[str, list[OtherRow]] = {}
+    known, names = None, dict[str, str]()
     for folder, job in jobs(run, encoders).items():
+        if job.known != known:  # the first, or trained on other files
+            known = job.known
+            pairs, names = formulas.rename(read, say, known)
+            problems = Problems.of(pairs)
         right = load_model(folder).right(problems)
         tested = Tested.of(problems.operators, right, range(13))
         row = OtherRow(seed=job.seed, run=folder.name, accuracy=100 * float(right.mean()), **tested)
@@ -250,9 +260,11 @@ def evaluate(
 
 def predict(run: Path, left: str, right: str, encoders: Sequence[str] = (), say: Say = lambda line: None) -> Prediction:
     """Return the relation of two formulas that the best classifier of a run (by validation) predicts."""
-    (pair,), names = formulas.rename([formulas.Pair.checked("#", left, right)], say)
-    rows = {folder: result(folder) for folder in jobs(run, encoders)}
+    asked = formulas.Pair.checked("#", left, right)
+    chosen = jobs(run, encoders)
+    rows = {folder: result(folder) for folder in chosen}
     folder = max(rows, key=lambda folder: row.valid if (row := rows[folder]) else -1.0)
+    (pair,), names = formulas.rename([asked], say, chosen[folder].known)
     shares = load_model(folder).logits(Problems.of([pair]))[0].double().softmax(-1).tolist()
     probabilities = dict(zip(formulas.RELATIONS, shares, strict=True))
     best, truth = max(probabilities, key=probabilities.__getitem__), pair.truth

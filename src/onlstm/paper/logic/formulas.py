@@ -6,7 +6,7 @@ each assignment, so the relation of two formulas takes a few operations on integ
 
 import codecs
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -151,20 +151,27 @@ def relation(left: int, right: int) -> str:
     return _RELATION.get(tuple(map(bool, regions)), "#")
 
 
-def rename(pairs: Iterable[Pair], say: Say = lambda line: None) -> tuple[list[Pair], dict[str, str]]:
-    """Return the pairs in the variables a to f, and the new name of each old one; empty if they had no others.
+def rename(
+    pairs: Iterable[Pair], say: Say = lambda line: None, known: Mapping[str, str] | None = None
+) -> tuple[list[Pair], dict[str, str]]:
+    """Return the pairs in the variables a to f, and the new name of each old one; empty if none changes.
 
-    If there are others, which `say` is told, the first name to appear becomes a, the second b, and so on; six at most.
+    Names that are `known` from earlier pairs become what they were there. If others than a to f are left, which `say`
+    is told, the first to appear becomes the first free one of a to f, and so on; six at most.
 
     >>> rename([Pair("<", "( p ( and q ) )", "q")])
     ([Pair(relation='<', left='( a ( and b ) )', right='b')], {'p': 'a', 'q': 'b'})
     """
     pairs = list(pairs)
     names = dict.fromkeys(name for pair in pairs for name in _variables(pair))
-    if names.keys() <= set(VARIABLES):
+    mapping = {name: new for name, new in (known or {}).items() if name in names}
+    if not mapping and names.keys() <= set(VARIABLES):
         return pairs, {}
     _at_most_six(names)
-    mapping = dict(zip(names, VARIABLES, strict=False))
+    free = [name for name in VARIABLES if name not in mapping.values()]
+    mapping |= zip([name for name in names if name not in mapping], free, strict=False)
+    if all(old == new for old, new in mapping.items()):
+        return pairs, {}
     say("Variables renamed: " + ", ".join(f"{old} is {new}" for old, new in mapping.items()))
     renamed = [[" ".join(mapping.get(word, word) for word in side.split()) for side in pair[1:]] for pair in pairs]
     return [Pair(pair.relation, *sides) for pair, sides in zip(pairs, renamed, strict=True)], mapping
