@@ -88,6 +88,18 @@ def test_eval_gives_the_results_numbers_and_the_originals_way_of_counting(run, t
     assert "test: " in answer("eval", run, text)
 
 
+def test_eval_warns_of_unknown_words_and_refuses_more_columns_than_the_text_fills(run, tmp_path):
+    (tmp_path / "foreign.txt").write_text("eine Eule schläft\n" * 5)
+    done = onlstm("eval", run, tmp_path / "foreign.txt", "--json")
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert done.err.startswith(
+        "onlstm: 100% of the words are unknown to the model, so this perplexity is mostly that of"
+    )
+    done = onlstm("eval", run, tmp_path / "foreign.txt", "--batch-size", 11)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "onlstm: --batch-size 11: the text has 20 tokens; use at most 10\n"
+
+
 def test_cache_and_dynamic_evaluation_are_tuned_on_the_runs_validation_text(run, text):
     found = json.loads(answer("eval", run, text / "test.txt", "--json", "--cache", "--dynamic", "--threads", "1"))
     assert found["cache"].keys() == {"perplexity", "bits_per_word", "nll", "valid_nll", "theta", "lam", "size"}
@@ -232,6 +244,10 @@ def test_torchrun_trains_as_one_process(run, text, tmp_path):
         (["train", "{text}", "--recipe", "tinny"], "--recipe tinny: no such recipe; did you mean tiny?"),
         (["train", "{text}", "--model.hiddn-size", "3"], "Unknown option: --model.hiddn-size=3. Did you mean"),
         (["train", "{text}", "--out", "{run}"], "{run}: there is a run already: continue it with --resume"),
+        (
+            ["train", "{text}", "--out", "x", "--text.min-count", "10000"],
+            "--text.min-count 10000: no word of the training text",
+        ),
         (["train", "--resume", "--out", "nowhere"], "nowhere: nothing to resume"),
         (["eval", "nowhere", "{text}"], "nowhere: no such model folder"),
         (["eval", "{text}", "{text}"], "{text}: not a model folder: no config.json"),

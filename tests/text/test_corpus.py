@@ -300,3 +300,10 @@ def test_words_can_be_kept_however_rare(tmp_path):
     )
     assert found.tokenizer.vocabulary == ["<unk>", "<eos>", "the", "dog", ".", "skater", "swims"]
     assert list(found.valid) == [2, 5, 1]
+
+
+def test_many_unknown_words_are_a_warning(tmp_path):
+    (tmp_path / "a.txt").write_text("one two three\none four five\n" * 20)
+    said = []
+    prepare([tmp_path / "a.txt"], tmp_path / "corpus", said.append, vocab_size=3, profile="pretokenized")
+    assert any(line.startswith("warning: 67% of the words of the train text are unknown, so ") for line in said)

@@ -16,6 +16,8 @@ from onlstm import __version__, files
 from onlstm.records import plain
 
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
+_UNKNOWN = 0.3
+"""The share of unknown words that is too much."""
 _FIRST, _EVERY = 5.0, 30.0
 """Seconds before the first line of progress and between lines, when there is no terminal."""
 
@@ -29,6 +31,15 @@ def notice(line: str) -> None:
     """Print a line about the work, unless it is empty, to stderr."""
     if line:
         print(line, file=sys.stderr, flush=True)
+
+
+def warn_of_unknown(share: float, run: str, therefore: str) -> None:
+    """Print a line if many of the words are unknown to a run's model."""
+    if share >= _UNKNOWN:
+        notice(
+            f"onlstm: {share:.0%} of the words are unknown to the model, so {therefore}; write "
+            f"them as its text has them, in lower case and tokenised alike: onlstm doctor TEXT --run {run} shows how"
+        )
 
 
 def say(line: str, json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.console import Answer, Json, many, notice, put, say
+from onlstm.cli.console import Answer, Json, many, notice, put, say, warn_of_unknown
 from onlstm.cli.inputs import STDIN, Run, Sentences, Text, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.inputs import sources as text_sources
 from onlstm.cli.main import app
@@ -52,6 +52,7 @@ def evaluate(
             tuned = [f"{key} {value:g}" for key, value in row.items() if key not in (*perplexity.NUMBERS, "valid_nll")]
             lines.append(f"    {', '.join(tuned)}, tuned on validation text")
     lines.append(f"{result.tokens:,} tokens with <eos>; {result.unk_rate:.2%} of the words unknown")
+    warn_of_unknown(result.unk_rate, str(run), "this perplexity is mostly that of <unk>, and compares with no other")
     return Answer(result, lines, json)
 
 

@@ -141,7 +141,10 @@ def _corpus(request: Request, world: World, stack: ExitStack, say: Say) -> corpu
         try:
             stack.enter_context(_folder(request))
             if not request.resume:
-                corpus.prepare(request.sources, path, request.recipe.text, say=say)
+                data = corpus.prepare(request.sources, path, request.recipe.text, say=say)
+                if len(data.tokenizer) == 2:  # <unk> and <eos>
+                    what = "no word of the training text occurs that often, so all of them would be <unk>"
+                    raise UserError(f"text.min_count {request.recipe.text.min_count}: {what}; lower it")
         except UserError as error:
             problem = error
     if world.from_first(str(problem or "")):

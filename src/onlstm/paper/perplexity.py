@@ -50,6 +50,8 @@ def run(
     if paths != sources:
         say(f"{split}: {', '.join(map(str, paths))}")
     ids = corpus.encode_text(model.tokenizer, paths)
+    if len(ids) < 2 * batch:
+        raise UserError(f"--batch-size {batch}: the text has {len(ids):,} tokens; use at most {max(1, len(ids) // 2)}")
     plain = evaluate(model, ids, batch=batch, compat=compat)
     rows: dict[str, Any] = {}
     if cache:

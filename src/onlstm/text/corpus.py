@@ -29,6 +29,8 @@ from onlstm.text.tokenizer import EOS, UNK, Rules, Tokenizer, vocabulary
 Ids = NDArray[np.unsignedinteger[Any]]
 Numbers = NDArray[np.uint32]
 
+_UNKNOWN = 0.3
+"""The share of unknown words that is too much."""
 _CHUNK = 1 << 22
 
 
@@ -253,6 +255,9 @@ class _Preparation:
             raise UserError(f"{names}: no words for {part}; add text, or put one sentence on a line")
         words = tokens - lines
         self.decide(f"{part}: {lines:,} lines, {words:,} words, {tokens:,} tokens, {unknown:,} unknown")
+        if unknown > _UNKNOWN * words:
+            share = f"{unknown / words:.0%} of the words of the {part} text are unknown"
+            self.decide(f"warning: {share}, so a low perplexity says little; use more text or a larger vocabulary")
         return Part(lines=lines, words=words, tokens=tokens, unknown=unknown, sha256=sha256)
 
     def write(self, words: WordNumbers, hashes: dict[str, str], tokenizer: Tokenizer) -> None:
