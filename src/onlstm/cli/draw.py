@@ -85,7 +85,7 @@ def draw(
 
     default = DEFAULT if layer or decoder in ("paper", "unbiased") else TREES
     run, source = _run_and_source(sources(*words), gold, default)
-    check_output("--out", out, "tree.svg", [Path(name) for name in (source, gold) if name and exists(name)])
+    check_output("--out", out, "tree.svg", [Path(name) for name in (source, gold, profile) if name and exists(name)])
     if out and not format and out.suffix.lower() not in _FORMATS:
         raise UserError(f"--out {out}: the name ends in {', '.join(_FORMATS)}, or there is a --format")
     kind = format or (_FORMATS[out.suffix.lower()] if out else "tree")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, notice
-from onlstm.cli.inputs import Threads, check_output, command_line, set_threads
+from onlstm.cli.inputs import Threads, check_outputs, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.models import DEFAULT, TREES
@@ -35,9 +35,8 @@ def evaluate(
     """
     if not paths:
         raise UserError("evaluate: name a run folder and a treebank")
-    inputs = [*paths, *filter(None, (options.trees, options.dev))]
-    check_output("--words", options.words, "words.txt", inputs)
-    check_output("--out", options.out, "results/NAME.json", inputs)
+    inputs = [*paths, *filter(None, (options.trees, options.dev)), Path(options.profile)]
+    check_outputs({"--words": (options.words, "words.txt"), "--out": (options.out, "results/NAME.json")}, inputs)
     set_threads(threads)
     from onlstm.paper.parsing.evaluate import run
 
@@ -49,7 +48,7 @@ def evaluate(
 
 def _report(evaluation: "Evaluation") -> Iterator[str]:
     """Yield what was read, one table per rule, and the row to report."""
-    from onlstm.paper.parsing.table import facts, headline, paired, table
+    from onlstm.paper.parsing.table import below_right, facts, headline, paired, table
     from onlstm.trees.f1 import RULES
 
     yield facts(evaluation).replace("`", "")
@@ -59,7 +58,7 @@ def _report(evaluation: "Evaluation") -> Iterator[str]:
         yield table([row for row in rows if row.rule == rule], evaluation.headline).text()
     if chosen := evaluation.headline:
         key = (chosen.rule, chosen.system, chosen.layer, chosen.decoder, chosen.run)
-        yield "\n" + headline(chosen).replace("`", "").replace("*", "")
+        yield "\n" + headline(chosen).replace("`", "").replace("*", "") + below_right(evaluation.rows, chosen)
         yield from _details(next(r for r in evaluation.rows if (*r.key, r.run) == key and r.subset == "all"))
     elif evaluation.best:
         yield "\nNo headline: name one layer with --layers, or let another treebank choose with --dev."

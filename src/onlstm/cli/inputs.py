@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import Annotated
@@ -102,8 +102,8 @@ def lines_of(words: Iterable[str]) -> Iterator[str]:
 
 
 def exists(name: str) -> bool:
-    """Return whether there is a file or folder of that name, which may be a sentence and too long for one."""
-    return os.path.exists(name)  # noqa: PTH110
+    """Return whether there is a file, folder or link of that name, which may be a sentence and too long for one."""
+    return os.path.lexists(name)
 
 
 def _is_path(word: str) -> bool:
@@ -130,6 +130,15 @@ def _reads(source: Path, path: Path) -> bool:
     if source.is_dir() and not is_run(str(source)):
         return source.samefile(path.parent)
     return source.exists() and path.samefile(source)
+
+
+def check_outputs(outputs: Mapping[str, tuple[Path | None, str]], inputs: Iterable[Path] = ()) -> None:
+    """Check outputs, each with an example, by their options; two of them must not be one file."""
+    inputs, named = list(inputs), dict[Path, str]()
+    for option, (path, example) in outputs.items():
+        check_output(option, path, example, inputs)
+        if path and (other := named.setdefault(path.resolve(), option)) != option:
+            raise UserError(f"{option} {path}: the file of {other}; name another")
 
 
 def check_output(option: str, path: Path | None, example: str, inputs: Iterable[Path] = ()) -> None:

@@ -1,6 +1,7 @@
 """The command parse: sentences in, trees out, line by line and in order."""
 
 import json as form
+import re
 import shutil
 import sys
 from collections import deque
@@ -32,6 +33,7 @@ Inputs = list[Path | str]
 
 _SUFFIXES = {"brackets": "txt", "json": "jsonl", "tree": "txt", "svg": "svg", "html": "html", "latex": "tex"}
 _FORMATS: dict[str, Format] = {".json": "json", ".jsonl": "json", ".svg": "svg", ".html": "html", ".tex": "latex"}
+_BLANKS = re.compile("[ \t]+")
 _NAMED, _UNKNOWN = 5, 0.3
 """How many lines that are not UTF-8 are named, and the share of unknown words that is too much."""
 
@@ -72,6 +74,9 @@ def parse(
     ] = None,
     shard: Annotated[str | None, Parameter(help="i/n: parse part i of n, unless --out has it already.")] = None,
     on_error: Annotated[Literal["skip", "stop"], Parameter(help="What to do about a line that is not UTF-8.")] = "skip",
+    tokenized: Annotated[
+        bool, Parameter(help="Lines are tokens with blanks between, as `evaluate --words` writes them.")
+    ] = False,
     threads: Threads = None,
     json: Annotated[bool, Parameter(name="--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -101,7 +106,8 @@ def parse(
     parser = Parser.load(run, layer=layer, decoder=decoder, gates=gates, labels=labels, votes=confidence)
     options: dict[str, object] = {"shard": shard, "format": kind, "layers": [*parser.layers]}
     options |= {"decoder": parser.decoder, "gates": parser.gates}
-    options |= {"labels": labels or None, "confidence": confidence or None}  # older marks have neither
+    # older marks have none of these
+    options |= {"labels": labels or None, "confidence": confidence or None, "tokenized": tokenized or None}
     marker = Marker.of(target, locate(run), inputs, options) if part and target else None
     if marker and marker.finished():
         notice(f"{target}: already finished")
@@ -111,7 +117,7 @@ def parse(
     notice("One sentence per line; Ctrl-D ends." if typed else "")
     own = part.lines(_count(inputs)) if part else None
     lines = read_inputs(inputs) if own is None else islice(read_inputs(inputs), own.start, own.stop)
-    records = _records(parser, lines, run, own.start if own else 0, on_error == "stop", typed)
+    records = _records(parser, lines, run, own.start if own else 0, on_error == "stop", typed, tokenized)
     unasked: Any = {name: None for name, asked in (("labels", labels), ("confidence", confidence)) if not asked}
     records = ((replace(parse, **unasked), error) for parse, error in records)
     if not typed and (out or not sys.stdout.isatty()):
@@ -157,7 +163,9 @@ def _target(out: Path | None, kind: Format, part: Shard | None, inputs: Inputs) 
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {out}: cannot be made a folder ({error.strerror})") from None
-        return out / part.file(_SUFFIXES[kind]) if part else out
+        if not part:
+            return out
+        out /= part.file(_SUFFIXES[kind])
     if out.is_file() or out.is_dir() or not out.exists():  # a pipe is written as it is
         check_output("--out", out, f"trees.{_SUFFIXES[kind]}", [path for path in inputs if isinstance(path, Path)])
     return out
@@ -170,18 +178,25 @@ def _count(inputs: Inputs) -> int:
 
 
 def _records(
-    parser: "Parser", source: Iterator[tuple[str, str]], run: str, first: int, stop: bool, typed: bool
+    parser: "Parser",
+    source: Iterator[tuple[str, str]],
+    run: str,
+    first: int,
+    stop: bool,
+    typed: bool,
+    tokenized: bool,
 ) -> Iterator[Record]:
     """Yield a record for each line, in order; then report bad lines, many unknown words, and what ended the text."""
     defects, failures = deque[str](), list[UserError]()
 
-    def lines() -> Iterator[str]:
+    def lines() -> Iterator[str | list[str]]:
         try:
             for line, defect in source:
                 if defect and stop:
                     raise UserError(f"{defect}; or go on without it: --on-error skip")
                 defects.append(defect)
-                yield "" if defect else line
+                line = "" if defect else line
+                yield [word for word in _BLANKS.split(line) if word] if tokenized else line
         except UserError as error:  # after the trees of the lines before it
             failures.append(error)
 

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, Progress, notice
-from onlstm.cli.inputs import Run, Threads, check_output, command_line, set_threads
+from onlstm.cli.inputs import Run, Threads, check_outputs, command_line, set_threads
 from onlstm.cli.main import app
-from onlstm.errors import UserError
 
 _SHOWN = 5
 """Defects of each kind that are listed."""
@@ -103,10 +102,8 @@ def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | Non
     """Return what the runs make of a task, after saving its result."""
     started, out, scores = time.perf_counter(), options.out, options.scores
     set_threads(options.threads)
-    check_output("--scores", scores, "scores.tsv", [pairs] if pairs else [])
-    check_output("--out", out, "results/NAME.json", [pairs] if pairs else [])
-    if out and scores and out.resolve() == scores.resolve():
-        raise UserError(f"--out {out}: the file of --scores; name another")
+    outputs = {"--scores": (scores, "scores.tsv"), "--out": (out, "results/NAME.json")}
+    check_outputs(outputs, [pairs] if pairs else [])
     from onlstm.paper.results import save
     from onlstm.paper.syntax import page, scoring
     from onlstm.paper.syntax.content import printed

@@ -133,8 +133,12 @@ class Parser:
             return next(self._parser.parses([self._tokenised(text)]))
         return list(self._parser.parses([self._tokenised(words, k) for k, words in enumerate(text)]))
 
-    def parse_lines(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None = None) -> Iterator[Parse]:
-        """Return an iterator over the parses of lines of raw text, in order; some thousand are in memory at a time.
+    def parse_lines(
+        self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None = None
+    ) -> Iterator[Parse]:
+        """Return an iterator over the parses of lines, in order; some thousand are in memory at a time.
+
+        A line is a string of raw text, or a list of words.
 
         Ids are line numbers from 0. A line that cannot be read raises a `UserError` after the parses of the lines
         before it; or, if `on_error` is given, it is left out after a call with the error.
@@ -188,10 +192,12 @@ class Parser:
         self._parser.check(sentence)
         return sentence
 
-    def _readable(self, lines: Iterable[str], on_error: Callable[[UserError], None] | None) -> Iterator[Sentence]:
+    def _readable(
+        self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None
+    ) -> Iterator[Sentence]:
         for k, line in enumerate(lines):
             try:
-                yield self._raw(line.rstrip("\r\n"), k)
+                yield self._raw(line.rstrip("\r\n"), k) if isinstance(line, str) else self._tokenised(line, k)
             except UserError as error:
                 if on_error is None:
                     raise

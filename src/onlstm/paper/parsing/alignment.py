@@ -104,8 +104,11 @@ def overlap(run: Path | None, model: LanguageModel | Grammar, reads: Sequence[Re
     return 100 * sum(line in seen for line in written) / len(ids), unknown
 
 
-def given_trees(path: Path, bank: Treebank) -> list[Tree]:
-    """Return the trees of a file, brackets or parses in JSON, one for each of the treebank's sentences."""
+def given_trees(path: Path, bank: Treebank, other_words: bool = False) -> list[Tree]:
+    """Return the trees of a file, brackets or parses in JSON, one for each of the treebank's sentences.
+
+    Their words must be the sentences' own or, with `other_words`, as many.
+    """
     content = files.read(path)
     if content.lstrip()[:1] == "{":
         trees = [_json_tree(line, f"{path}:{k}") for k, line in enumerate(content.split("\n"), 1) if line.strip()]
@@ -120,7 +123,20 @@ def given_trees(path: Path, bank: Treebank) -> list[Tree]:
                 f"{path}: tree {k} has {len(tree.words)} words, but the sentence at {source} has {len(gold.words)}, "
                 f"punctuation {what}"
             )
+        if not other_words:
+            _check_words(f"{path}: tree {k}", tree, gold, source)
     return trees
+
+
+def _check_words(place: str, tree: Tree, gold: Tree, source: str) -> None:
+    """Refuse a tree over other words; brackets write parentheses as -LRB- and -RRB-, and treebanks have either."""
+    for number, pair in enumerate(zip(tree.words, gold.words, strict=True), 1):
+        word, own = (word.replace("-LRB-", "(").replace("-RRB-", ")") for word in pair)
+        if word != own:
+            way = "parse the file of --words with --tokenized, or allow this with --other-words"
+            raise UserError(
+                f"{place}, word {number} is {pair[0]!r}, but {pair[1]!r} in the sentence at {source}; {way}"
+            )
 
 
 def _json_tree(line: str, place: str) -> Tree:

@@ -21,6 +21,10 @@ class TreebankFacts:
     words: int
     skipped: Mapping[str, int]
     """Sentences by the reason why they were skipped."""
+    defects: int = 0
+    """Those of them that could not be read."""
+    outside: int = 0
+    """Lines that belong to no tree."""
     discontinuous: int = 0
     """Nodes with gaps, made continuous."""
     seen_share: float | None = None

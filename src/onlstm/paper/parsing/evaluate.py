@@ -99,6 +99,9 @@ def _read(request: Request) -> Treebank:
         why = ", ".join(f"{n} {what}" for what, n in bank.skipped.items()) or "none was found"
         way = "another --max-len or --split" if request.max_len or request.split != "all" else "another --profile"
         raise UserError(f"{request.treebank}: no trees to score by profile {bank.profile.name} ({why}); try {way}")
+    if bank.defect_share > 0.5 and not request.allow_skipped:
+        lost, by = bank.warnings[-1], f"by profile {bank.profile.name}"
+        raise UserError(f"{request.treebank}, {by}: {lost}; try another --profile, or score the rest: --allow-skipped")
     return bank
 
 
@@ -111,7 +114,9 @@ def _scored(
     say: Say,
 ) -> list[Row]:
     """Return the rows of all systems, by the rules for trees with punctuation or for those without."""
-    others = [Forest(system="trees", run=str(path), trees=given_trees(path, view)) for path in [request.trees] if path]
+    others = list[Forest]()
+    if path := request.trees:
+        others.append(Forest(system="trees", run=str(path), trees=given_trees(path, view, request.other_words)))
     by_model = [model.forests(read, request, say) for model, read in zip(models, reads, strict=True)]
     if dev:
         by_model = [dev.with_meaning(trees, k) for k, trees in enumerate(by_model)]
@@ -138,6 +143,8 @@ def _facts(request: Request, bank: Treebank, shares: Sequence[tuple[float | None
         sentences=len(bank.trees),
         words=sum(len(tree.words) for tree in bank.trees),
         skipped=bank.skipped,
+        defects=bank.defects,
+        outside=bank.outside,
         discontinuous=bank.discontinuous,
         seen_share=max((seen for seen, _ in shares if seen is not None), default=None),
         unk_share=shares[0][1] if shares else None,

@@ -35,6 +35,8 @@ class Options:
     """Leave longer sentences out."""
     trees: Path | None = None
     """Brackets, or parses in JSON, to score as well."""
+    other_words: bool = False
+    """The words of --trees may differ from the treebank's, if there are as many."""
     dev: Path | None = None
     """Treebank to choose the headline's layer and decoder on, and what a grammar's labels stand for."""
     words: Path | None = None
@@ -43,6 +45,8 @@ class Options:
     """Save the result here, for `onlstm report`: results/NAME.json."""
     strict: bool = False
     """Stop at the first defect of the treebank."""
+    allow_skipped: bool = False
+    """Score the rest of a treebank of which more than half cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True)

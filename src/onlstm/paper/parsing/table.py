@@ -50,6 +50,8 @@ def facts(content: Content | Evaluation) -> str:
     skipped = ", ".join(f"{count:,} {why}" for why, count in bank.skipped.items()) or "none"
     size = f"{bank.sentences:,} sentences, {bank.words:,} words; skipped: {skipped}"
     text = f"`{PurePath(bank.path).name}`, profile `{bank.profile}`, split `{bank.split}`: {size}."
+    if bank.outside:
+        text += f" Lines outside the trees: {bank.outside:,}."
     if bank.discontinuous:
         text += f" Nodes with gaps, made continuous: {bank.discontinuous:,}."
     if bank.unk_share is not None:
@@ -57,6 +59,16 @@ def facts(content: Content | Evaluation) -> str:
         text += f" Mapping `{content.mapping}`: {bank.unk_share:.1f} % of the words are unknown to the model. "
         text += f"Sentences in its training text: {seen}."
     return text + " Distances of the master input gate." * (content.gates == "input")
+
+
+def below_right(rows: Sequence[Score], chosen: Headline) -> str:
+    """Return what to add to a headline that right-branching trees beat by the same rule; else nothing."""
+    same = [
+        row.f1 for row in rows if (row.rule, row.system, getattr(row, "subset", "all")) == (chosen.rule, "right", "all")
+    ]
+    if not same or same[0] is None or chosen.f1 is None or chosen.f1 >= same[0]:
+        return ""
+    return f" Below right-branching ({number(chosen.f1)} < {number(same[0])})."
 
 
 def headline(row: Headline) -> str:
@@ -100,7 +112,8 @@ def details(results: Results) -> list[str]:
         for result in group:
             content = result.content
             blocks += [f"#### {result.file}", facts(content), *models(content.runs)]
-            blocks += [headline(content.headline)] if content.headline else []
+            if chosen := content.headline:
+                blocks.append(headline(chosen) + below_right(content.rows, chosen))
             for rule, about in content.rules.items():
                 if rows := [row for row in content.rows if row.rule == rule]:
                     blocks += [f"Rule *{rule}*: {about}.", table(rows, content.headline).markdown()]
