@@ -310,6 +310,14 @@ def test_pictures_are_written(runs, tmp_path, run):
     assert page.read_text().count("<svg") == 3
 
 
+def test_inspect_and_draw_show_the_gates_the_same_way(runs, tmp_path):
+    pictures = [tmp_path / "inspect.svg", tmp_path / "draw.svg"]
+    assert command(runs / "good", LINES[2], "--layer", "2", "--out", pictures[0])[0] == 0
+    assert onlstm("draw", runs / "good", LINES[2], "--layer", "2", "--out", pictures[1])[0] == 0
+    heat, drawn = (picture.read_text().split('shape-rendering="crispEdges"')[1] for picture in pictures)
+    assert heat.strip() == drawn.strip()
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

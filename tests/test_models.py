@@ -90,11 +90,25 @@ def test_the_line_on_trust_is_for_people(box):
         done = onlstm(command, SENTENCES[0])
         assert (done.code, done.err) == (0, line)
         assert TRUST not in done.out
+        assert onlstm(command, SENTENCES[0], "--quiet") == (0, done.out, "")
     done = onlstm("parse", SENTENCES[0], "--json")
     assert (json.loads(done.out)["id"], done.err) == (0, "")
     assert onlstm("parse", SENTENCES[0], "--format", "json").err == ""
     model().save("mine")
     assert onlstm("parse", "mine", SENTENCES[0]).err == ""
+
+
+def test_the_line_on_trust_is_short(box):
+    banks = "craft-penn 51 (36), stanford-handparsed 63 (62), masc-penn 56 (54), wsj-sample-nltk-layout 52 (40)"
+    for line, shown in {
+        f"trees learnt from raw text: take them as guesses; F1 (that of right-branching trees): {banks}": (
+            "its trees are guesses: F1 51–63 on 4 treebanks, right-branching trees 36–62"
+        ),
+        "take them as guesses: wsj 52 (40)": "its trees are guesses: F1 52 on 1 treebank, right-branching trees 40",
+        "never compared with a treebank": "never compared with a treebank",
+    }.items():
+        model().save("mine", trust=line)
+        assert onlstm("parse", "mine", "the cat slept").err == f"mine: {shown}\n"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -143,7 +145,8 @@ def test_a_run_parses_a_single_word_and_packed_treebanks(run, tmp_path):
         (["(a b)", "--find", "owl"], "--find 'owl': in none of 1 sentences"),
         (["(a b)", "--max", "0"], "--max 0: at least 1 is needed"),
         (["(a b)", "--out", "no/such/a.svg"], "--out no/such/a.svg: the folder no/such does not exist"),
-        (["(a b)", "--out", "a.pdf"], "--out a.pdf: the name ends in .svg, "),
+        (["(a b)", "--out", "a.bmp"], "--out a.bmp: the name ends in .svg, "),
+        (["(a b)", "--format", "png"], "--format png: name a file for it with --out"),
         (['{"words": ["a", "b"], "spans": [], "distances": [1]}'], "the brackets:1: distances: one finite number"),
         (['{"words": [3, 4], "spans": []}'], "the brackets:1: not a tree in JSON"),
     ],
@@ -152,6 +155,43 @@ def test_a_mistake_is_one_line_and_exit_code_2(args, line):
     code, out, err = command(*args)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"onlstm: {line}")
+
+
+def test_headings_keep_the_numbers_of_the_sentences(run, tmp_path):
+    file = tmp_path / "trees.txt"
+    file.write_text("".join(f"( owls ( number {k} ) )\n" for k in range(1, 8)))
+    for args, numbers in {"--select 3-6": "3456", "--select 7,1": "71", "--find 5": "5", "--max 2": "12"}.items():
+        for source in ([file], [run, file]):
+            _, page, _ = command(*source, "--format", "html", *args.split())
+            assert "".join(re.findall(r"<h2 dir=auto>(\d)\. ", page)) == numbers
+
+
+def test_images_are_made_by_what_is_installed(tmp_path, monkeypatch):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "rsvg-convert"
+    program.write_text('#!/bin/sh\necho "$@"\ncat\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    for name, start in (("tree.png", "--format png --zoom 2\n<svg"), ("tree.PDF", "--format pdf\n<svg")):
+        code, out, err = command(GOLD, "--out", tmp_path / name)
+        assert (code, out, err) == (0, "", f"{tmp_path / name} written\n")
+        assert (tmp_path / name).read_text().startswith(start)
+    program.write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
+    assert command(GOLD, "--out", tmp_path / "a.png") == (2, "", "onlstm: rsvg-convert: no room\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    svg2png = lambda bytestring, scale: bytestring[:4] + bytes([scale])  # noqa: E731
+    monkeypatch.setitem(sys.modules, "cairosvg", SimpleNamespace(svg2png=svg2png))
+    assert command(GOLD, "--out", tmp_path / "b.png")[0] == 0
+    assert (tmp_path / "b.png").read_bytes() == b"<svg\x02"
+    monkeypatch.setitem(sys.modules, "cairosvg", None)
+    code, _, err = command("nowhere at all", "--out", tmp_path / "c.pdf")
+    assert (code, err.count("\n")) == (2, 1), "before any work"
+    assert err.startswith("onlstm: pdf: needs rsvg-convert (package librsvg2-bin or librsvg) or CairoSVG")
+
+
+def test_quiet_leaves_only_the_tree(tmp_path):
+    assert command(GOLD, "--out", tmp_path / "a.svg", "--quiet") == (0, "", "")
 
 
 @pytest.mark.data

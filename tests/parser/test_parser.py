@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from onlstm import draw
 from onlstm.errors import UserError
 from onlstm.lm import reader
 from onlstm.lm.config import LMConfig
@@ -261,7 +262,7 @@ def test_mistakes_in_options_are_named(options, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (["the old cat slept", "a dog"], "^sentence 1, word 1: 'the old cat slept' is not a word.*parse_lines$"),
+        (["the old cat slept", "a dog"], "^sentence 1, word 1: 'the old cat slept' is not a word.*parse_text$"),
         ([["the"], ["a", ""]], "^sentence 2, word 2: '' is not a word"),
         ([["the"], "cat"], "^sentence 2: a list of words is needed, not 'cat'$"),
         ([["the", 3]], "^sentence 1: a list of words is needed"),
@@ -349,3 +350,19 @@ def test_the_layer_is_the_one_recorded_in_the_folder(tmp_path):
     assert Parser.load(tmp_path / "run", layer="middle").layers == (2,)
     with pytest.raises(UserError, match=r"^model.parse_layer 4: the layers are 1 to 3; 0: the middle$"):
         model(parse_layer=4)
+
+
+def test_a_list_of_raw_sentences_has_a_way_of_its_own():
+    parser, sentences = Parser(SMALL), ["The old cat slept.", "", "A dog!"]
+    assert parser.parse_text(sentences) == list(parser.parse_lines(sentences))
+    assert parser.parse_text(iter(sentences[:1])) == [parser.parse(sentences[0])]
+    with pytest.raises(UserError, match="not a string; for one there is parse"):
+        parser.parse_text("the cat")
+
+
+def test_notebooks_draw_a_parse():
+    parse = Parser(SMALL).parse("the old cat slept")
+    assert parse._repr_svg_() == draw.svg(draw.Diagram(tree=parse.tree, distances=parse.distances))
+    assert parse._repr_svg_() in parse._repr_html_()
+    empty = Parser(SMALL).parse("")
+    assert (empty._repr_svg_(), empty._repr_html_()) == (None, None)

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli.console import notice
-from onlstm.cli.inputs import Threads, check_output, exists, lines_of, set_threads, sources, trust
+from onlstm.cli.inputs import Quiet, Threads, check_output, exists, lines_of, set_threads, sources, trust
 from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.models import DEFAULT, TREES, is_run
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     Model = LanguageModel | Grammar
 
-Format = Literal["tree", "svg", "html", "latex"]
+Format = Literal["tree", "svg", "html", "latex", "png", "pdf"]
 _FORMATS: dict[str, Format] = {".svg": "svg", ".html": "html", ".htm": "html", ".tex": "latex", ".txt": "tree"}
+_FORMATS |= {".png": "png", ".pdf": "pdf"}
 _ARCHIVES = (".zip", ".tar", ".tgz", ".txz", ".tbz2", ".tar.gz", ".tar.xz", ".tar.bz2")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 _MARKS = r"[^\w\s]*"  # what may stand at a word in raw text
@@ -39,6 +40,8 @@ class _Sentence:
     """One sentence of the input."""
 
     text: str
+    number: int = 0
+    """Its place in the input, from 1."""
     tree: "Tree | None" = None
     gold: "Tree | None" = None
     distances: Sequence[float] | None = None
@@ -75,43 +78,42 @@ def draw(
     labels: Annotated[bool, Parameter(help="For the run of a grammar: show its labels.")] = False,
     profile: Annotated[str, Parameter(help="Kind of treebank (default: by its content).")] = "auto",
     threads: Threads = None,
+    quiet: Quiet = False,
 ) -> None:
-    """Draw trees in the terminal, as SVG, as a web page or for LaTeX; with gold trees, both side by side.
+    """Draw trees in the terminal, as SVG, PNG or PDF, as a web page or for LaTeX; with gold trees, both side by side.
+
+    PNG and PDF need rsvg-convert or CairoSVG.
 
     Figures 1 and A.1 of the paper, model left and gold right:
     `onlstm draw RUN --gold TREEBANK --select 4,10-14 --plain --out figure.tex`.
     """
-    from onlstm.draw import Diagram
-
     default = DEFAULT if layer or decoder in ("paper", "unbiased") else TREES
     run, source = _run_and_source(sources(*words), gold, default)
     check_output("--out", out, "tree.svg", [Path(name) for name in (source, gold, profile) if name and exists(name)])
     if out and not format and out.suffix.lower() not in _FORMATS:
         raise UserError(f"--out {out}: the name ends in {', '.join(_FORMATS)}, or there is a --format")
     kind = format or (_FORMATS[out.suffix.lower()] if out else "tree")
+    render = _renderer(kind, out)
     sentences = [] if run else _read(source, profile)
     if run or not all(sentence.tree for sentence in sentences):
         set_threads(threads)
         run = run or default
-        parser = _parser(run, layer=layer, decoder=decoder, labels=labels)
+        parser = _parser(run, quiet, layer=layer, decoder=decoder, labels=labels)
         sentences = sentences or _read(source, profile, scored=True, model=parser.model)
         sentences = [replace(s, gold=s.tree, words=list(s.tree.words)) if s.tree else s for s in sentences]
     if gold and not (gold == source and all(sentence.gold for sentence in sentences)):
         sentences = _with_gold(sentences, gold, profile)
     sentences = _chosen(sentences, select, find, max)
-    if run:
-        parsed = (parser.diagram(s.words or s.text, s.gold, s.positions) for s in sentences)
-        diagrams = [diagram for diagram in parsed if diagram]
-    else:
-        diagrams = [Diagram(tree=s.tree, gold=s.gold, distances=s.distances) for s in sentences if s.tree]
+    drawn = ((s, parser.diagram(s.words or s.text, s.gold, s.positions) if run else _diagram(s)) for s in sentences)
+    diagrams = [replace(diagram, number=sentence.number) for sentence, diagram in drawn if diagram]
     if not diagrams:
         raise UserError("there is no sentence with words in it to draw")
     if plain:
         diagrams = [replace(diagram, distances=None, gates=None, mark=False, sure=False) for diagram in diagrams]
-    content = _content(kind, diagrams, f"Trees of {Path(run).name}" if run else "Trees")
+    content = render(diagrams, f"Trees of {Path(run).name}" if run else "Trees")
     if out:
         files.write(out, content)
-        notice(f"{out} written")
+        notice("" if quiet else f"{out} written")
     else:
         print(content, end="")
 
@@ -193,12 +195,20 @@ def _record(line: str, place: str) -> _Sentence | None:
     return _Sentence(text=diagram.name, tree=diagram.tree, distances=diagram.distances)
 
 
-def _parser(run: str, **options: Any) -> "Parser":
+def _parser(run: str, quiet: bool, **options: Any) -> "Parser":
     from onlstm.parser import Parser
 
     parser = Parser.load(run, **options)
-    notice(trust(run))
+    notice("" if quiet else trust(run))
     return parser
+
+
+def _diagram(sentence: _Sentence) -> "Diagram | None":
+    from onlstm.draw import Diagram
+
+    if not sentence.tree:
+        return None
+    return Diagram(tree=sentence.tree, gold=sentence.gold, distances=sentence.distances)
 
 
 def _with_gold(sentences: list[_Sentence], gold: str, profile: str) -> list[_Sentence]:
@@ -212,7 +222,8 @@ def _chosen(sentences: list[_Sentence], select: str | None, find: str | None, li
     """Return the sentences that were asked for, at most `limit`."""
     if limit < 1:
         raise UserError(f"--max {limit}: at least 1 is needed")
-    chosen = [sentences[k - 1] for k in _numbers(select, len(sentences))] if select else sentences
+    numbers = _numbers(select, len(sentences)) if select else range(1, len(sentences) + 1)
+    chosen = [replace(sentences[k - 1], number=k) for k in numbers]
     if find:
         words = rf"{_MARKS}\s+{_MARKS}".join(map(re.escape, find.lower().split()))
         pattern = re.compile(rf"(?<!\S){_MARKS}{words}{_MARKS}(?!\S)")
@@ -235,13 +246,24 @@ def _numbers(select: str, count: int) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def _content(kind: Format, diagrams: "list[Diagram]", title: str) -> str:
+def _renderer(kind: Format, out: Path | None) -> "Callable[[list[Diagram], str], str | bytes]":
+    """Return what makes a picture of diagrams and a title."""
     from onlstm import draw as formats
 
-    if kind == "svg":
-        return formats.svg(diagrams) + "\n"
-    if kind != "tree":
-        return formats.html(diagrams, title=title) if kind == "html" else formats.latex(diagrams)
+    if kind in ("png", "pdf"):
+        if not out:
+            raise UserError(f"--format {kind}: name a file for it with --out")
+        convert = formats.converter(kind)
+        return lambda diagrams, title: convert(formats.svg(diagrams))
+    if kind == "html":
+        return lambda diagrams, title: formats.html(diagrams, title=title)
+    text = {"svg": lambda diagrams: formats.svg(diagrams) + "\n", "latex": formats.latex, "tree": _for_terminal}[kind]
+    return lambda diagrams, title: text(diagrams)
+
+
+def _for_terminal(diagrams: "list[Diagram]") -> str:
+    from onlstm import draw as formats
+
     width, blocks = shutil.get_terminal_size().columns, []
     for diagram in diagrams:
         lines = [*formats.text(diagram.tree, width)]

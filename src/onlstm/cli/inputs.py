@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -36,6 +37,7 @@ Sentences = Annotated[str, _run_and_sentences(DEFAULT)]
 ToParse = Annotated[str, _run_and_sentences(TREES)]
 """For whatever finds trees."""
 Threads = Annotated[int | None, Parameter(help="Processor threads (default: all cores).")]
+Quiet = Annotated[bool, Parameter(help="Print neither progress nor the line on how far to trust the trees.")]
 _SUFFIXES = tuple(".txt .json .jsonl .svg .html .tex .gz .xz .bz2 .mrg .psd .xml .zip .tar .tgz .txz".split())  # noqa: SIM905
 
 
@@ -118,7 +120,15 @@ def trust(run: str) -> str:
     from onlstm.folder import read_config
 
     line = read_config(locate(run)).get("trust")
-    return f"{Path(run).name}: {line}" if line else ""
+    if not line:
+        return ""
+    if scores := re.findall(r" (\d+) \((\d+)\)", str(line)):  # F1 on each treebank, and that of right-branching trees
+        ours, right = (
+            "–".join(dict.fromkeys((min(f1, key=int), max(f1, key=int)))) for f1 in zip(*scores, strict=True)
+        )
+        banks = f"{len(scores)} treebank{'s' * (len(scores) > 1)}"
+        line = f"its trees are guesses: F1 {ours} on {banks}, right-branching trees {right}"
+    return f"{Path(run).name}: {line}"
 
 
 def _is_of_a_run(path: Path) -> bool:

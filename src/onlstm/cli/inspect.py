@@ -46,7 +46,7 @@ def inspect(
     threads: Threads = None,
     json: Json = False,
 ) -> Answer:
-    """Show the distances of every layer on a text, warn of layers that are stuck, and draw what a sentence updates.
+    """Show the distances of every layer on a text, warn of layers that are stuck, and draw the gates of a sentence.
 
     Of a grammar's run, show the rules and the words of its preterminals: by their use in a text, or by probability.
     """
@@ -77,7 +77,7 @@ def inspect(
     if inspection.more:
         notice(f"There is more text than the first {max:,} sentences: --max reads more.")
     if out:
-        _draw(inspection, out, title=f"{Path(run).name}: what a sentence updates")
+        _draw(inspection, out, title=f"{Path(run).name}: the gates of a sentence")
     warnings = [
         {"layer": spread.layer, "gate": spread.gate, "problem": problem, "text": _PROBLEMS[problem].format(spread)}
         for spread in inspection.spreads
@@ -129,17 +129,15 @@ def _advice(inspection: "Inspection") -> str:
 
 
 def _draw(inspection: "Inspection", out: Path, title: str) -> None:
-    """Write a picture of each layer: the tree, the distances, and what each word updates."""
-    import numpy as np
-
+    """Write a picture of each layer: the tree, the distances and the master forget gate, as `onlstm draw` does."""
     from onlstm import draw
     from onlstm.trees import tree_from_distances
 
     def diagram(picture: "Picture") -> draw.Diagram:
-        updated = 1 - (1 - np.array(picture.erased)) * (1 - np.array(picture.written))  # all that is not simply kept
+        gates = [[1 - erased for erased in chunk] for chunk in zip(*picture.erased, strict=True)]
         tree = tree_from_distances(picture.distances, inspection.shown)
         name = f"Layer {picture.layer}: {' '.join(inspection.shown)}"
-        return draw.Diagram(tree=tree, distances=picture.distances, gates=updated.T.tolist() or None, title=name)
+        return draw.Diagram(tree=tree, distances=picture.distances, gates=gates or None, title=name)
 
     drawing = draw.svg if out.suffix.lower() == ".svg" else draw.html
     files.write(out, drawing(map(diagram, inspection.pictures), title=title))

@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli.console import Progress, notice
-from onlstm.cli.inputs import Threads, ToParse, check_output, run_and_text, set_threads, texts, trust
+from onlstm.cli.inputs import Quiet, Threads, ToParse, check_output, run_and_text, set_threads, texts, trust
 from onlstm.cli.main import app
 from onlstm.cli.shards import Marker, Shard
 from onlstm.errors import UserError
@@ -78,6 +78,7 @@ def parse(
         bool, Parameter(help="Lines are tokens with blanks between, as `evaluate --words` writes them.")
     ] = False,
     threads: Threads = None,
+    quiet: Quiet = False,
     json: Annotated[bool, Parameter(name="--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the tree of each sentence. One line of text is one sentence; the order is kept.
@@ -112,7 +113,7 @@ def parse(
     if marker and marker.finished():
         notice(f"{target}: already finished")
         return
-    notice(trust(run) if kind != "json" else "")
+    notice(trust(run) if kind != "json" and not quiet else "")
     typed = Path("-") in inputs and sys.stdin.isatty()
     notice("One sentence per line; Ctrl-D ends." if typed else "")
     own = part.lines(_count(inputs)) if part else None
@@ -120,7 +121,7 @@ def parse(
     records = _records(parser, lines, run, own.start if own else 0, on_error == "stop", typed, tokenized)
     unasked: Any = {name: None for name, asked in (("labels", labels), ("confidence", confidence)) if not asked}
     records = ((replace(parse, **unasked), error) for parse, error in records)
-    if not typed and (out or not sys.stdout.isatty()):
+    if not typed and not quiet and (out or not sys.stdout.isatty()):
         records = _watched(records, None if own is None else len(own), inputs)
     if target:
         _write(target, kind, records)
@@ -253,11 +254,7 @@ def _rows(kind: Format, records: Iterable[Record], width: int | None = None) -> 
 def _picture(kind: Format, records: Iterable[Record]) -> str:
     from onlstm import draw
 
-    diagrams = [
-        draw.Diagram(tree=parse.tree, distances=parse.distances, sure=parse.confidence is not None)
-        for parse, _ in records
-        if parse.tree
-    ]
+    diagrams = [diagram for parse, _ in records if (diagram := parse.diagram())]
     if not diagrams:
         raise UserError("no sentence with words, so there is nothing to draw")
     picture = {"svg": draw.svg, "html": draw.html, "latex": draw.latex}[kind](diagrams)

@@ -1,4 +1,5 @@
-"""Diagrams of trees: SVG, web pages, LaTeX, and text for terminals; line charts besides. Pure Python strings.
+"""Diagrams of trees: SVG, web pages, LaTeX, and text for terminals; line charts besides. Pure Python strings, but
+for `converter`, which makes images of SVG.
 
 Nothing here imports another part of the package but its error: a tree is anything with the `words` and the preorder
 `nodes` of an `onlstm.Tree`.
@@ -16,8 +17,9 @@ Nothing here imports another part of the package but its error: a tree is anythi
 from onlstm.draw.chart import Line, curve
 from onlstm.draw.diagram import Diagram, f1
 from onlstm.draw.html import html, page, sections
+from onlstm.draw.image import converter
 from onlstm.draw.latex import latex
 from onlstm.draw.svg import svg
 from onlstm.draw.terminal import text
 
-__all__ = ["Diagram", "Line", "curve", "f1", "html", "latex", "page", "sections", "svg", "text"]
+__all__ = ["Diagram", "Line", "converter", "curve", "f1", "html", "latex", "page", "sections", "svg", "text"]

@@ -123,7 +123,8 @@ class Parser:
 
         Args:
             text: a string is the raw text of one sentence, a list of strings one tokenised sentence, and a list of
-                such lists many. An empty list holds no sentences; one without words is "" or [[]].
+                such lists many. An empty list holds no sentences; one without words is "" or [[]]. For a list of raw
+                sentences there is `parse_text`.
         """
         if isinstance(text, str):
             return next(self._parser.parses([self._raw(text)]))
@@ -132,6 +133,20 @@ class Parser:
         if text and all(isinstance(word, str) for word in text):
             return next(self._parser.parses([self._tokenised(text)]))
         return list(self._parser.parses([self._tokenised(words, k) for k, words in enumerate(text)]))
+
+    def parse_text(self, sentences: Iterable[str]) -> list[Parse]:
+        """Return the parses of raw sentences, in order.
+
+        >>> from onlstm.lm.config import LMConfig
+        >>> from onlstm.text.tokenizer import Tokenizer
+        >>> config = LMConfig(vocab_size=4, embedding_size=4, hidden_size=8, chunk_size=2)
+        >>> parser = Parser(LanguageModel(config, Tokenizer.of_words(["dogs", "bark"], "generic")))
+        >>> [parse.words for parse in parser.parse_text(["Dogs bark.", "Bark, dogs!"])]
+        [('Dogs', 'bark'), ('Bark', 'dogs')]
+        """
+        if isinstance(sentences, str):
+            raise UserError("sentences: an iterable of strings is needed, not a string; for one there is parse")
+        return list(self.parse_lines(sentences))
 
     def parse_lines(
         self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None = None

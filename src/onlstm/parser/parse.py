@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from onlstm.draw import Diagram, svg
 from onlstm.errors import UserError
 from onlstm.lm.reader import check_utf8
 from onlstm.text.tokenizer import Tokenizer
@@ -55,6 +56,21 @@ class Parse:
         facts = {name: getattr(self, name) for name in ("labels", "confidence", "votes")}
         return json.dumps(record | {name: fact for name, fact in facts.items() if fact is not None}, ensure_ascii=False)
 
+    def diagram(self) -> Diagram | None:
+        """Return what to draw: the tree and the distances; None without words."""
+        sure = self.confidence is not None
+        return Diagram(tree=self.tree, distances=self.distances, sure=sure) if self.tree else None
+
+    def _repr_svg_(self) -> str | None:
+        """Return the picture that notebooks show; None without words."""
+        diagram = self.diagram()
+        return svg(diagram) if diagram else None
+
+    def _repr_html_(self) -> str | None:
+        """Return the same for notebooks that prefer HTML; a wide tree scrolls."""
+        picture = self._repr_svg_()
+        return f'<div style="overflow-x:auto">{picture}</div>' if picture else None
+
 
 class Sentence(NamedTuple):
     """A sentence as a model reads it."""
@@ -83,7 +99,7 @@ def tokenised(tokenizer: Tokenizer, words: Any, id: int = 0) -> Sentence:
         if not _WORD.fullmatch(word):
             raise UserError(
                 f"sentence {id + 1}, word {i + 1}: {word!r:.40} is not a word, it is empty or contains whitespace; "
-                "raw text goes as a string to parse, or line by line to parse_lines"
+                "raw text goes as a string to parse, a list of raw sentences to parse_text"
             )
         offsets.append((end + 1, end := end + 1 + len(word)))
     text = " ".join(words)
