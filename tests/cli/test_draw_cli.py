@@ -173,7 +173,7 @@ def test_images_are_made_by_what_is_installed(tmp_path, monkeypatch):
     program.write_text('#!/bin/sh\necho "$@"\ncat\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    for name, start in (("tree.png", "--format png --zoom 2\n<svg"), ("tree.PDF", "--format pdf\n<svg")):
+    for name, start in (("tree.png", "-f png -z 2\n<svg"), ("tree.PDF", "-f pdf\n<svg")):
         code, out, err = command(GOLD, "--out", tmp_path / name)
         assert (code, out, err) == (0, "", f"{tmp_path / name} written\n")
         assert (tmp_path / name).read_text().startswith(start)

@@ -15,7 +15,7 @@ _SCALE = 2  # pixels of a PNG for one of the SVG
 def converter(kind: ImageKind) -> Callable[[str], bytes]:
     """Return a function that makes an image of an SVG document, with `rsvg-convert` or else with CairoSVG."""
     if program := shutil.which("rsvg-convert"):
-        command = [program, "--format", kind, *(["--zoom", str(_SCALE)] if kind == "png" else [])]
+        command = [program, "-f", kind, *(["-z", str(_SCALE)] if kind == "png" else [])]
         return lambda svg: _run(command, svg)
     try:
         convert = getattr(import_module("cairosvg"), f"svg2{kind}")
