@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 State = tuple[Tensor, Tensor]
 
@@ -27,8 +27,9 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, input: Tensor | PackedSequence, batch_first: bool) -> "Layout":
         if isinstance(input, PackedSequence):
-            steps, batch = len(input.batch_sizes), int(input.batch_sizes[0])
-            return cls(input.data, steps, batch, batched=True, packed=input)
+            order = input.unsorted_indices
+            batch = int(input.batch_sizes[0]) if order is None else len(order)
+            return cls(input.data, len(input.batch_sizes), batch, batched=True, packed=input)
         if input.dim() not in (2, 3):
             raise ValueError(f"ONLSTM: Expected input to be 2D or 3D, got {input.dim()}D instead")
         if input.dim() == 2:
@@ -45,7 +46,7 @@ class Layout(NamedTuple):
 
     def sizes(self) -> list[int]:
         """Rows of each step, as numbers."""
-        return [self.batch] * self.steps if self.packed is None else self.packed.batch_sizes.tolist()
+        return [self.batch] * self.steps if self.packed is None else _numbers(self.packed.batch_sizes)
 
     def check_state(self, state: State, runs: int, hidden_size: int) -> None:
         """Raise what `nn.LSTM` raises for a state of another shape."""
@@ -80,7 +81,8 @@ class Layout(NamedTuple):
 
     def output(self, rows: Tensor) -> Tensor | PackedSequence:
         if self.packed is not None:
-            return self.packed._replace(data=rows)
+            _, batch_sizes, sorted_indices, unsorted_indices = self.packed
+            return PackedSequence(rows, batch_sizes, sorted_indices, unsorted_indices)
         if not self.batched:
             return rows
         output: Tensor = rows.unflatten(0, (self.steps, self.batch))
@@ -92,8 +94,26 @@ class Layout(NamedTuple):
 
     def _grid(self, rows: Tensor) -> Tensor:
         if self.packed is not None:
-            return pad_packed_sequence(self.packed._replace(data=rows))[0]
+            return self._padded(rows, self.packed)
         return rows.unflatten(0, (self.steps, self.batch)) if self.batched else rows
+
+    def _padded(self, rows: Tensor, packed: PackedSequence) -> Tensor:
+        """Return `pad_packed_sequence` of these rows, in operations that torch.compile can trace."""
+        sizes = packed.batch_sizes.to(rows.device)
+        column = torch.arange(self.batch, device=rows.device)
+        if packed.unsorted_indices is not None:
+            column = packed.unsorted_indices
+        ended = column >= sizes[:, None]
+        row = (sizes.cumsum(0) - sizes)[:, None] + column
+        grid = rows[row.masked_fill(ended, 0)]
+        return grid.masked_fill(ended.reshape(ended.shape + (1,) * (grid.dim() - 2)), 0)
+
+
+@torch.compiler.disable
+def _numbers(tensor: Tensor) -> list[int]:
+    """Return its values, outside any compiled graph."""
+    numbers: list[int] = tensor.tolist()
+    return numbers
 
 
 def check_same(x: Tensor, name: str, other: Tensor, dtype: bool) -> None:

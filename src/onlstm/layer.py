@@ -5,9 +5,8 @@ returns beside the output, and the master gates that `gates` returns. The mathem
 form in `onlstm.kernels`; here live parameters, layouts (batched, unbatched, packed), layers, directions and dropout.
 """
 
-import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +15,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from onlstm import cell
 from onlstm._layout import Layout, State, autocast_enabled, check_cell, check_same, compute_dtype
+from onlstm._parameters import Backend, Chunked
 from onlstm.cell import Distances, MasterGates
-from onlstm.errors import nearest_divisors
 from onlstm.kernels import ops
-
-Backend = Literal["auto", "eager", "fused"]
 
 
 class Scanned(NamedTuple):
@@ -34,58 +31,11 @@ class Scanned(NamedTuple):
     """`.forget` and `.input`: (num_layers * directions, T, B); zero where a packed sequence has ended."""
 
 
-class _Chunked(nn.Module):
-    """What the layer and the cell have in common beside torch's: parameters of more rows, and a chunk size."""
-
-    hidden_size: int
-
-    def _make_parameters(
-        self, chunk_size: int, free_last_chunk: bool, backend: Backend, device: Any, dtype: torch.dtype | None
-    ) -> None:
-        """Replace the parameters that the base class has named; its own, of other sizes, take no memory."""
-        if backend not in get_args(Backend):
-            raise ValueError(f"backend should be 'auto', 'eager' or 'fused', got {backend!r}")
-        if not isinstance(chunk_size, int) or isinstance(chunk_size, bool):
-            raise TypeError(f"chunk_size should be of type int, got: {type(chunk_size).__name__}")
-        if (near := nearest_divisors(chunk_size, self.hidden_size)) is not None:
-            single = f"chunk_size {chunk_size} leaves a single chunk, which can never be written"
-            uneven = f"hidden_size {self.hidden_size} is not a multiple of chunk_size {chunk_size}"
-            raise ValueError(
-                f"{single if chunk_size == self.hidden_size else uneven}; nearest that work: "
-                f"{', '.join(map(str, near)) or 'none, take a larger hidden_size'}"
-            )
-        self.chunk_size, self.free_last_chunk, self.backend = chunk_size, free_last_chunk, backend
-        rows = 2 * (self.hidden_size // chunk_size + free_last_chunk) + 4 * self.hidden_size
-        for name, like in list(self.named_parameters()):
-            setattr(self, name, nn.Parameter(torch.empty(rows, *like.shape[1:], device=device, dtype=dtype)))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw weights and their biases from U(±1/sqrt(fan_in))."""
-        parameters = dict(self.named_parameters(recurse=False))
-        for name, parameter in parameters.items():
-            fan_in = parameters[name.replace("bias", "weight")].shape[1]
-            nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
-
-    def extra_repr(self) -> str:
-        text = f"{super().extra_repr()}, chunk_size={self.chunk_size}"
-        return text + (", free_last_chunk=True" if self.free_last_chunk else "")
-
-
-class ONLSTM(_Chunked, nn.RNNBase):
+class ONLSTM(Chunked, nn.RNNBase):
     """Ordered-neurons LSTM, called like `nn.LSTM`: `output, (h_n, c_n) = layer(x, (h_0, c_0))`.
 
-    Args (all of `nn.LSTM` but `proj_size`, in its order, then by keyword):
-        chunk_size: neurons that share one entry of the master gates (C); divides hidden_size into two chunks or more.
-        weight_dropout: drop-connect on the recurrent weights, one mask per call, in training only.
-        weight_dropout_scale: "inverted" divides the kept weights by 1 - p in training; "original" leaves them and
-            multiplies by 1 - p in evaluation, as the paper's code does.
-        free_last_chunk: give each master gate one more logit, so that the last chunk can be written. Without it
-            (the paper's cell) the last chunk of the state keeps its first value for ever: zero, from a zero state.
-        backend: "fused" (C++ on a CPU), "eager" (plain autograd; has second derivatives) or "auto" (fused).
-
-    Weights start from U(±1/sqrt(fan_in)), like the original's. Row blocks of weights and biases are in the order of
-    `onlstm.cell.GATES`.
+    Every argument of `nn.LSTM` keeps its place; those of the ON-LSTM are given by keyword. Weights start from
+    U(±1/sqrt(fan_in)), like the original's. Row blocks of weights and biases are in the order of `onlstm.cell.GATES`.
 
     >>> layer = ONLSTM(10, 24, chunk_size=4)
     >>> output, (h_n, c_n) = layer(torch.randn(7, 3, 10))
@@ -104,16 +54,38 @@ class ONLSTM(_Chunked, nn.RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: Any = None,
         dtype: torch.dtype | None = None,
         *,
-        chunk_size: int,
+        chunk_size: int | None = None,
         weight_dropout: float = 0.0,
         weight_dropout_scale: Literal["inverted", "original"] = "inverted",
         free_last_chunk: bool = False,
         backend: Backend = "auto",
-        proj_size: int = 0,
     ) -> None:
+        """Make the parameters, as `nn.LSTM` does.
+
+        Args:
+            input_size: features of a word.
+            hidden_size: neurons of each layer and direction (D).
+            num_layers: layers, each of which reads the output of the one below.
+            bias: whether there are biases.
+            batch_first: input and output are (B, T, …) instead of (T, B, …); states are not.
+            dropout: on the output of every layer but the last, in training only.
+            bidirectional: read each sequence from both ends; the output is both halves side by side.
+            proj_size: 0, in the place it has in `nn.LSTM`; the ON-LSTM has no projection.
+            device: where the parameters are.
+            dtype: their type.
+            chunk_size: neurons that share one entry of the master gates (C); divides hidden_size into two chunks or
+                more. Default: the largest such divisor up to 10.
+            weight_dropout: drop-connect on the recurrent weights, one mask per call, in training only.
+            weight_dropout_scale: "inverted" divides the kept weights by 1 - p in training; "original" leaves them and
+                multiplies by 1 - p in evaluation, as the paper's code does.
+            free_last_chunk: give each master gate one more logit, so that the last chunk can be written. Without it
+                (the paper's cell) the last chunk of the state keeps its first value for ever: zero, from a zero state.
+            backend: "fused" (C++ on a CPU), "eager" (plain autograd through the equations) or "auto" (fused).
+        """
         if proj_size:
             raise ValueError(
                 "ONLSTM has no proj_size: the master gates order the neurons of one hidden state that is both "
@@ -149,8 +121,8 @@ class ONLSTM(_Chunked, nn.RNNBase):
         `weight_mask` replaces the random drop-connect masks: one tensor like `weight_hh_l*` for each layer and
         direction, nonzero where a weight is kept.
         """
-        output, state, _ = self.scan(input, hx, weight_mask=weight_mask)
-        return output, state
+        rows, states, _, layout = self._run(input, hx, weight_mask)
+        return layout.output(rows), layout.state_out(states)
 
     def scan(
         self,
@@ -160,25 +132,40 @@ class ONLSTM(_Chunked, nn.RNNBase):
         weight_mask: Sequence[Tensor] | None = None,
     ) -> Scanned:
         """Return what `forward` returns, and the split-point distances of every layer, direction and word."""
-        rows, states, words, layout = self._run(input, state, weight_mask, self.backend)
-        if self.backend == "eager":
-            words = [cell.distances(gates) for gates in words]
+        rows, states, words, layout = self._run(input, state, weight_mask)
+        words = [cell.distances(word) if isinstance(word, MasterGates) else word for word in words]
         return Scanned(layout.output(rows), layout.state_out(states), Distances(*layout.grids(words)))
 
     def gates(self, input: Tensor | PackedSequence, state: State | None = None) -> MasterGates:
         """Return the master gates, `.forget` and `.input`: (num_layers * directions, T, B, M). Runs eagerly."""
-        _, _, words, layout = self._run(input, state, None, "eager")
+        _, _, words, layout = self._run(input, state, None, gates=True)
         return MasterGates(*layout.grids(words))
+
+    def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+        """Return the size of c_0: that of h_0."""
+        return self.get_expected_hidden_size(input, batch_sizes)
+
+    def check_forward_args(self, input: Tensor, hidden: State, batch_sizes: Tensor | None) -> None:  # type: ignore[override]
+        """Raise what `nn.LSTM` raises for an input or a state of another size."""
+        self.check_input(input, batch_sizes)
+        expected = self.get_expected_hidden_size(input, batch_sizes)
+        for k, state in enumerate(hidden):
+            self.check_hidden_size(state, expected, f"Expected hidden[{k}] size {{}}, got {{}}")
+
+    def permute_hidden(self, hx: State, permutation: Tensor | None) -> State:  # type: ignore[override]
+        """Return the states with their sequences in another order."""
+        return hx if permutation is None else (hx[0].index_select(1, permutation), hx[1].index_select(1, permutation))
 
     def _run(
         self,
         input: Tensor | PackedSequence,
         state: State | None,
         weight_mask: Sequence[Tensor] | None,
-        backend: Backend,
+        gates: bool = False,
     ) -> tuple[Tensor, list[State], list[Any], Layout]:
         """Return the last layer's rows and, of each layer and direction, the states and what `_scan` says of rows."""
         layout = Layout.of(input, self.batch_first)
+        backend = "eager" if gates else self._kernel(layout.packed is not None)
         self._check(layout, state)
         masks = self._checked_masks(weight_mask)
         dtype, autocast = compute_dtype(layout.data)
@@ -242,7 +229,7 @@ class ONLSTM(_Chunked, nn.RNNBase):
         return w_hh * mask.to(w_hh.dtype) / (1 - p if inverted else 1)
 
 
-class ONLSTMCell(_Chunked, nn.RNNCellBase):
+class ONLSTMCell(Chunked, nn.RNNCellBase):
     """One step of the ON-LSTM, called like `nn.LSTMCell`: `h, c = cell(x, (h, c))`.
 
     >>> cell = ONLSTMCell(10, 24, chunk_size=4)
@@ -259,10 +246,11 @@ class ONLSTMCell(_Chunked, nn.RNNCellBase):
         device: Any = None,
         dtype: torch.dtype | None = None,
         *,
-        chunk_size: int,
+        chunk_size: int | None = None,
         free_last_chunk: bool = False,
         backend: Backend = "auto",
     ) -> None:
+        """Make the parameters, as `nn.LSTMCell` does; `chunk_size`, `free_last_chunk`, `backend` as in `ONLSTM`."""
         super().__init__(input_size, hidden_size, bias, num_chunks=4, device="meta")
         self._make_parameters(chunk_size, free_last_chunk, backend, device, dtype)
 
@@ -278,7 +266,7 @@ class ONLSTMCell(_Chunked, nn.RNNCellBase):
         layout = Layout(x, 1, x.shape[0], batched=True)
         with autocast:
             first = h.to(dtype), c.to(dtype)
-            _, h, c, _ = _scan(self.backend, x.to(dtype), weights, first, layout, self.chunk_size)
+            _, h, c, _ = _scan(self._kernel(), x.to(dtype), weights, first, layout, self.chunk_size)
         return (h, c) if input.dim() == 2 else (h[0], c[0])
 
 
@@ -298,3 +286,6 @@ def _scan(
         return cell.scan(F.linear(rows, w_ih, bias), w_hh, *state, chunk_size, layout.sizes(), reverse)
     h, h_n, c_n, d_f, d_i = ops.scan(rows, w_ih, w_hh, bias, *state, layout.batch_sizes, chunk_size, reverse)
     return h, h_n, c_n, Distances(d_f, d_i)
+
+
+torch.serialization.add_safe_globals([ONLSTM, ONLSTMCell])  # torch.load(weights_only=True): their pickles run no code

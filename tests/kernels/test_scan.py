@@ -263,12 +263,33 @@ def test_operators_are_well_behaved(sizes, reverse):
         )
 
 
-def test_a_second_derivative_is_refused_in_words():
-    leaves = [x.requires_grad_() for x in inputs(3, 2, 6, 2)]
-    h = ops.scan(*leaves, None, 2)[0]
-    (first,) = torch.autograd.grad(h.sum(), leaves[0], create_graph=True)
+@pytest.mark.parametrize("sizes", [None, [2, 2, 1]])
+def test_second_derivatives(sizes):
+    torch.use_deterministic_algorithms(False)
+    leaves = [x.requires_grad_() for x in inputs(3, 2, 4, 2, sizes=sizes)]
+    batch_sizes = torch.tensor(sizes) if sizes else None
+    assert torch.autograd.gradgradcheck(lambda *args: ops.scan(*args, batch_sizes, 2, bool(sizes)), leaves)
+
+
+def test_a_gradient_stops_at_the_operators_inputs():
+    """Where one input was computed from another, nothing is counted twice."""
+    _, w_ih, w_hh, bias, h0, c0 = inputs(3, 2, 6, 2)
+    w_ih.requires_grad_()
+    x = w_ih[:6] * 2
+    h = ops.scan(x, w_ih, w_hh, bias, h0, c0, None, 2)[0].square().sum()
+    (plain,) = torch.autograd.grad(h, w_ih, retain_graph=True)
+    (differentiable,) = torch.autograd.grad(h, w_ih, create_graph=True)
+    assert_close(differentiable, plain)
+
+
+def test_the_operator_for_gradients_is_not_differentiated():
+    x, w_ih, w_hh, bias, h0, c0 = inputs(3, 2, 6, 2)
+    h, *_, gates, c_prev = torch.ops.onlstm.scan(x, w_ih, w_hh, bias, h0, c0, None, 2, False, True, True)
+    d_h = torch.ones_like(h).requires_grad_()
+    saved = x, w_ih, w_hh, h0, c0, h, gates, c_prev
+    d_x, *_ = torch.ops.onlstm.scan_backward(d_h, None, None, None, None, *saved, None, 2, False, True, True)
     with pytest.raises(RuntimeError, match="backend='eager'"):
-        first.sum().backward()
+        d_x.sum().backward()
 
 
 def test_what_needs_no_gradient_gets_none():

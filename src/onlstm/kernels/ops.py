@@ -1,16 +1,18 @@
 """The operator `onlstm::scan`, one direction of one layer: schema, fake tensors, gradients, dispatch.
 
 PyTorch's dispatcher takes the C++ kernel on a CPU and `reference` on any other device; to torch.compile and
-torch.export the operator is opaque. Input projection and bias are inside it, so that the pre-activations of a whole
-sequence never lie in memory; weight drop and every other regulariser stay outside.
+torch.export the operator is opaque, for ONNX it is decomposed. Input projection and bias are inside it, so that the
+pre-activations of a whole sequence never lie in memory; weight drop and every other regulariser stay outside.
+Where the kernels have no derivative (second ones, forward mode, torch.func), autograd goes through `cell`.
 """
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, _decomp
+from torch.autograd import forward_ad
 
-from onlstm.kernels import build, reference
+from onlstm.kernels import build, equations, reference
 
 _LIBRARY = torch.library.Library("onlstm", "DEF")
 _LIBRARY.define(
@@ -45,13 +47,28 @@ def scan(
     dtype, exact = x.dtype, torch.promote_types(x.dtype, torch.float32)
     x, w_ih, w_hh, h0, c0 = (tensor.to(exact) for tensor in (x, w_ih, w_hh, h0, c0))
     bias = None if bias is None else bias.to(exact)
-    training = torch.is_grad_enabled()
-    wants_d_state = training and (h0.requires_grad or c0.requires_grad)
+    if is_transformed():
+        h, h_n, c_n, d_f, d_i = equations.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse)
+        return h.to(dtype), h_n.to(dtype), c_n.to(dtype), d_f, d_i
+    training, tracing = torch.is_grad_enabled(), torch.jit.is_tracing()  # a trace runs with and without gradients
+    wants_d_state = tracing or (training and (h0.requires_grad or c0.requires_grad))
     wanted = wants_d_state or any(tensor is not None and tensor.requires_grad for tensor in (x, w_ih, w_hh, bias))
-    save = training and wanted
+    save = tracing or (training and wanted)
     out = torch.ops.onlstm.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save, wants_d_state)
     h, h_n, c_n, d_f, d_i, *_ = out
     return h.to(dtype), h_n.to(dtype), c_n.to(dtype), d_f, d_i
+
+
+def is_transformed() -> bool:
+    """Tell whether torch.func or forward-mode differentiation is at work, which the kernels cannot serve."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def is_recording(packed: bool) -> bool:
+    """Tell whether a graph for other lengths is made: by torch.jit.trace, for ONNX, or of packed sequences at all."""
+    if torch.compiler.is_compiling() and (packed or (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())):
+        return True
+    return torch.jit.is_tracing()
 
 
 for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.backward)):
@@ -81,26 +98,35 @@ torch.library.register_fake("onlstm::scan_backward", _scan_backward_fake, lib=_L
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, w_ih, w_hh, _, h0, c0, batch_sizes, ctx.chunk_size, ctx.reverse, save, ctx.wants_d_state = inputs
+    *arguments, ctx.chunk_size, ctx.reverse, save, ctx.wants_d_state = inputs
     if not save:
         raise RuntimeError("onlstm::scan was called with save=False and cannot be differentiated")
     if any(ctx.needs_input_grad[4:6]) and not ctx.wants_d_state:
         raise RuntimeError("onlstm::scan was called with wants_d_state=False, but its first state wants a gradient")
     h, *_, gates, c_prev = output
-    ctx.save_for_backward(x, w_ih, w_hh, h0, c0, h, gates, c_prev, batch_sizes)
+    ctx.save_for_backward(*arguments, h, gates, c_prev)
     ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    needs = ctx.needs_input_grad
-    options = ctx.chunk_size, ctx.reverse, needs[0], ctx.wants_d_state
-    d = torch.ops.onlstm.scan_backward(*grads[:5], *ctx.saved_tensors, *options)
-    return *(each if need else None for each, need in zip(d, needs[:6], strict=True)), *[None] * 5
+    x, w_ih, w_hh, bias, h0, c0, batch_sizes, *saved = ctx.saved_tensors
+    needs = ctx.needs_input_grad[:6]
+    if torch.is_grad_enabled():  # create_graph=True: the gradient will be differentiated
+        tensors = x, w_ih, w_hh, bias, h0, c0
+        d = equations.gradients(grads[:5], tensors, needs, batch_sizes, ctx.chunk_size, ctx.reverse)
+    else:
+        options = ctx.chunk_size, ctx.reverse, needs[0], ctx.wants_d_state
+        d = torch.ops.onlstm.scan_backward(*grads[:5], x, w_ih, w_hh, h0, c0, *saved, batch_sizes, *options)
+    return *(gradient if need else None for gradient, need in zip(d, needs, strict=True)), *[None] * 5
 
 
 def _no_second_gradient(ctx: Any, *grads: Any) -> None:
-    raise RuntimeError("the fused ON-LSTM has no second derivative; use ONLSTM(..., backend='eager')")
+    raise RuntimeError("onlstm::scan_backward cannot be differentiated; use ONLSTM(..., backend='eager')")
 
 
 torch.library.register_autograd("onlstm::scan", _gradient, setup_context=_setup, lib=_LIBRARY)
 torch.library.register_autograd("onlstm::scan_backward", _no_second_gradient, lib=_LIBRARY)
+
+# torch.onnx.export replaces the operator by its decomposition; the entry in `meta_table` keeps `_scan_fake` in use.
+_decomp.register_decomposition(torch.ops.onlstm.scan.default)(equations.decomposition)
+_decomp.meta_table[torch.ops.onlstm.scan.default] = _scan_fake
