@@ -109,7 +109,7 @@ class Layout(NamedTuple):
         return grid.masked_fill(ended.reshape(ended.shape + (1,) * (grid.dim() - 2)), 0)
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _numbers(tensor: Tensor) -> list[int]:
     """Return its values, outside any compiled graph."""
     numbers: list[int] = tensor.tolist()
@@ -136,7 +136,6 @@ def check_cell(input: Tensor, hx: State | None, weight_ih: Tensor, hidden_size: 
         raise ValueError(f"ONLSTMCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
     if (size := input.shape[-1]) != weight_ih.shape[1]:
         raise RuntimeError(f"input has inconsistent input_size: got {size} expected {weight_ih.shape[1]}")
-    check_same(input, "parameter", weight_ih, dtype=not autocast_enabled(input))
     for k, state in enumerate(hx or ()):
         if state.dim() not in (1, 2):
             raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be 1D or 2D, got {state.dim()}D instead")
@@ -146,7 +145,8 @@ def check_cell(input: Tensor, hx: State | None, weight_ih: Tensor, hidden_size: 
             raise ValueError(f"ONLSTMCell: Expected hx[{k}] to be {input.dim()}D, got {state.dim()}D instead")
         if (size := state.shape[-1]) != hidden_size:
             raise RuntimeError(f"hidden{k} has inconsistent hidden_size: got {size}, expected {hidden_size}")
-        check_same(input, "hidden", state, dtype=not autocast_enabled(input))
+    for name, tensor in (("parameter", weight_ih), *(("hidden", state) for state in hx or ())):
+        check_same(input, name, tensor, dtype=not autocast_enabled(input))
 
 
 def autocast_enabled(x: Tensor) -> bool:

@@ -9,27 +9,20 @@ from torch.testing import assert_close
 from onlstm import ONLSTM, ONLSTMCell
 from small_layers import both
 
-for _name in ("onnx", "onnxscript", "onnxruntime"):
-    pytest.importorskip(_name, reason=f"ONNX export is tested where {_name} is installed")
-
-import onnxruntime
-
+onnx, _, onnxruntime = (
+    pytest.importorskip(name, reason=f"ONNX export is tested where {name} is installed")
+    for name in ("onnx", "onnxscript", "onnxruntime")
+)
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def exported(module, args, path, **options):
-    """Return a function that runs the exported module."""
+    """Return a function that runs the exported module, and the names of its operators."""
     torch.onnx.export(module, args, path, dynamo=True, verbose=False, **options)
     session = onnxruntime.InferenceSession(path)
     names = [value.name for value in session.get_inputs()]
-    operators = {node.op_type for node in session_model(path).graph.node}
+    operators = {node.op_type for node in onnx.load(path).graph.node}
     return lambda *tensors: session.run(None, {n: t.numpy() for n, t in zip(names, tensors, strict=True)}), operators
-
-
-def session_model(path):
-    import onnx
-
-    return onnx.load(path)
 
 
 @both

@@ -141,6 +141,17 @@ def test_fewer_layers_give_the_same_first_distances():
     assert len(some.state) == 2
 
 
+def test_the_last_word_gets_a_gradient_as_an_input():
+    """Unlike with the original's `padding_idx=-1`, which current torch reads as the last row."""
+    for padding_idx, learns in ((-1, False), (None, True)):
+        table = torch.randn(5, 3, requires_grad=True)
+        F.embedding(torch.tensor([1, 4]), table, padding_idx).sum().backward()
+        assert bool(table.grad[-1].abs().sum()) is learns
+    table = torch.randn(5, 3, requires_grad=True)
+    Masks(torch.Generator()).embed(table, torch.tensor([[1], [4]]), 0.0).sum().backward()
+    assert table.grad[-1].abs().sum() > 0
+
+
 def test_dropout_is_locked_over_time_and_drops_whole_words():
     masks = Masks(torch.Generator().manual_seed(0))
     x = masks.locked(torch.ones(50, 4, 100), 0.4)

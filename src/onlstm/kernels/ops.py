@@ -50,7 +50,7 @@ def scan(
     if is_transformed():
         h, h_n, c_n, d_f, d_i = equations.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse)
         return h.to(dtype), h_n.to(dtype), c_n.to(dtype), d_f, d_i
-    training, tracing = torch.is_grad_enabled(), torch.jit.is_tracing()  # a trace runs with and without gradients
+    training, tracing = torch.is_grad_enabled(), is_tracing()  # a trace runs with and without gradients
     wants_d_state = tracing or (training and (h0.requires_grad or c0.requires_grad))
     wanted = wants_d_state or any(tensor is not None and tensor.requires_grad for tensor in (x, w_ih, w_hh, bias))
     save = tracing or (training and wanted)
@@ -61,14 +61,19 @@ def scan(
 
 def is_transformed() -> bool:
     """Tell whether torch.func or forward-mode differentiation is at work, which the kernels cannot serve."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return bool(torch._C._are_functorch_transforms_active()) or forward_ad._current_level >= 0
 
 
 def is_recording(packed: bool) -> bool:
     """Tell whether a graph for other lengths is made: by torch.jit.trace, for ONNX, or of packed sequences at all."""
     if torch.compiler.is_compiling() and (packed or (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())):
         return True
-    return torch.jit.is_tracing()
+    return is_tracing()
+
+
+def is_tracing() -> bool:
+    """Tell whether torch.jit.trace is at work."""
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
 for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.backward)):
