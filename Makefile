@@ -13,7 +13,7 @@ ENGLISH := "The cat that the dogs chased was tired." "She said that the old hous
 
 demo: $(STAMP)
 	@$(BIN)/onlstm demo
-	@if [ -d src/onlstm/models/en-small ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
+	@if [ -d src/onlstm/models/en ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
 
 test: $(STAMP)
 	@$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu"

@@ -39,7 +39,7 @@ def test_the_readme_is_short_and_its_python_runs():
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S):
         exec(compile(block, "README.md", "exec"), names)
     assert names["distances"].forget.shape == (1, 70, 20)
-    assert len(names["parse"].distances) == 8
+    assert len(names["parse"].confidence) == 6
 
 
 def test_the_map_of_the_paper_names_what_there_is():

@@ -36,10 +36,17 @@ def model(**options):
     return random_model(Tokenizer.of_words(words, "generic"), spread=1.5, num_layers=3, **options)
 
 
+def grammar(tokenizer=None):
+    torch.manual_seed(0)
+    tokenizer = tokenizer or model().tokenizer
+    return Grammar(GrammarConfig(vocab_size=len(tokenizer), nonterminals=3, preterminals=4, size=8), tokenizer)
+
+
 @pytest.fixture
 def box(tmp_path, monkeypatch):
-    """A box with en-small in it; the test is in an empty folder."""
+    """A box with en and en-small in it; the test is in an empty folder."""
     model().save(tmp_path / "box" / "en-small", half=True, trust=TRUST)
+    grammar().save(tmp_path / "box" / "en", half=True, trust=TRUST)
     monkeypatch.setattr(models, "_BOX", tmp_path / "box")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -73,19 +80,22 @@ def test_parse_without_a_run_uses_the_one_in_the_box(box, tmp_path):
     file.write_text("\n".join(SENTENCES) + "\n")
     folder.mkdir()
     (folder / "a.txt").write_text(file.read_text())
-    named = onlstm("parse", "en-small", *SENTENCES)
-    assert list(read_brackets(named.out)) == [Parser.load("en-small").parse(line).tree for line in SENTENCES]
+    named = onlstm("parse", "en", *SENTENCES)
+    assert list(read_brackets(named.out)) == [Parser.load("en").parse(line).tree for line in SENTENCES]
     text = file.read_bytes()
     for args, input in ((SENTENCES, b""), ([file], b""), ([folder], b""), (["-"], text), ([], text)):
         assert onlstm("parse", *args, input=input) == named
-        assert onlstm("parse", box / "en-small", *args, input=input) == named
+        assert onlstm("parse", box / "en", *args, input=input) == named
+    by_distances = onlstm("parse", "en-small", *SENTENCES)
+    for option in (["--layer", 2], ["--decoder", "paper"], ["--gates", "forget"]):
+        assert onlstm("parse", *SENTENCES, *option) == by_distances
     assert onlstm("parse", "en-small", "cat").out == "cat\n"
     assert onlstm("parse", "").out == "\n"
     assert onlstm("parse", "cat ").out == "cat\n"
 
 
 def test_the_line_on_trust_is_for_people(box):
-    line = f"en-small: {TRUST}\n"
+    line = f"en: {TRUST}\n"
     for command in ("parse", "draw"):
         done = onlstm(command, SENTENCES[0])
         assert (done.code, done.err) == (0, line)
@@ -119,7 +129,7 @@ def test_the_line_on_trust_is_short(box):
         (["en-smal", SENTENCES[0]], "en-smal: no such run, file or folder; did you mean en-small?"),
         (["runs/firts", SENTENCES[0]], "runs/firts: no such run, file or folder; did you mean runs/first?"),
         (["./firts"], "./firts: no such run, file or folder; check the name"),
-        (["hello"], "hello: no such run, file or folder; for a sentence of one word, name the run too: en-small hello"),
+        (["hello"], "hello: no such run, file or folder; for a sentence of one word, name the run too: en"),
         (["text.txt"], "text.txt: no such run, file or folder; check the name"),
         (["en-small", "text.txt"], "text.txt: no such file; check the name"),
         (["no/such/text"], "no/such/text: no such run, file or folder"),
@@ -154,12 +164,12 @@ def test_what_has_blanks_and_names_nothing_is_text(parts, rest):
 
 def test_draw_parses_what_has_no_tree(box, tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(SENTENCES) + "\n")
-    expected = onlstm("draw", "en-small", SENTENCES[0])
+    expected = onlstm("draw", "en", SENTENCES[0])
     assert onlstm("draw", SENTENCES[0]) == expected
     assert expected.out.count("─ cat") == 1
     assert onlstm("draw", tmp_path / "text.txt", "--select", "1") == expected
     gold = "(S (NP the old cat) (VP saw (NP a dog)))"
-    assert onlstm("draw", "--gold", gold) == onlstm("draw", "en-small", "--gold", gold)
+    assert onlstm("draw", "--gold", gold) == onlstm("draw", "en", "--gold", gold)
     assert onlstm("draw", "the old cat saw a dog", "--gold", gold) == onlstm("draw", "--gold", gold)
     assert onlstm("draw", gold).err == "", "brackets need no model"
     for args in (["hello"], ["/no/such text"], ["no/such", SENTENCES[0]], [SENTENCES[0], "en-small"]):
@@ -193,7 +203,7 @@ def test_commands_that_need_a_run_take_a_name(box, tmp_path):
     found = json.loads(onlstm("evaluate", "en-small", bank, "--json").out)
     assert {row["run"] for row in found["rows"] if row["system"] == "onlstm"} == {"en-small"}
     done = onlstm("eval", "en-smal", text)
-    assert (done.code, done.err) == (2, "onlstm: en-smal: no such model folder; by name there is en-small\n")
+    assert (done.code, done.err) == (2, "onlstm: en-smal: no such model folder; by name there is en, en-small\n")
 
 
 def test_without_a_model_in_the_box_there_is_one_line(tmp_path, monkeypatch):
@@ -201,18 +211,22 @@ def test_without_a_model_in_the_box_there_is_one_line(tmp_path, monkeypatch):
     for command, words in product(("parse", "draw", "score", "inspect"), ([SENTENCES[0]], ["en-small", SENTENCES[0]])):
         done = onlstm(command, *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        assert done.err.startswith("onlstm: en-small: not in this installation; train a model")
+        name = words[0] if len(words) > 1 else "en" if command in ("parse", "draw") else "en-small"
+        assert done.err.startswith(f"onlstm: {name}: not in this installation; train a model")
 
 
 @pytest.mark.parametrize(
     "folder", sorted(path.parent for path in models._BOX.glob("*/config.json")), ids=lambda p: p.name
 )
 def test_what_is_in_the_box_is_small_and_says_how_far_to_trust_it(folder):
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 20e6
+    kind = store.kind_of(folder)
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= {"model": 20e6, "grammar": 4e6}[kind]
     assert {path.name for path in folder.iterdir()} == {"README.md", store.CONFIG, store.WEIGHTS, store.TOKENIZER}
     assert "\n" not in store.read_config(folder)["trust"]
     tree = Parser.load(folder.name).parse("The cat that the dogs chased was tired.").tree
     assert tree.words == ("The", "cat", "that", "the", "dogs", "chased", "was", "tired")
+    if kind == "grammar":
+        return
     trained = recipe.Recipe.of(recipe.read(folder.name))
     words = {"vocab_size": trained.text.vocab_size}
     assert store.read_config(folder)["model"] == asdict(replace(trained.model, **words)) | {"parse_layer": 2}
@@ -316,10 +330,8 @@ def test_loading_a_model_does_not_import_torchs_compiler():
 
 
 def test_a_grammar_is_made_ready_to_ship(tmp_path):
-    torch.manual_seed(0)
     tokenizer = Tokenizer.of_words(["the", "cat", "sat"], "generic")
-    grammar = Grammar(GrammarConfig(vocab_size=len(tokenizer), nonterminals=3, preterminals=4, size=8), tokenizer)
-    grammar.save(tmp_path / "run")
+    grammar(tokenizer).save(tmp_path / "run")
     with pytest.raises(UserError, match="no result of `onlstm induce`"):
         ship(tmp_path / "run", tmp_path / "new", half=True, layer=None, results=None, notes=())
     stages = [{"name": "final", "seconds": 120.0, "likelihood": -5.5, "agreement": None}]

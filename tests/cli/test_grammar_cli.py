@@ -7,8 +7,6 @@ from importlib import import_module
 import pytest
 
 from helpers import onlstm, random_grammar
-from onlstm import models
-from onlstm.models import _best_trees
 from onlstm.parser import Parser
 from onlstm.text.tokenizer import Tokenizer
 
@@ -147,13 +145,6 @@ def test_what_needs_word_probabilities_names_the_grammar(run, text, command):
     done = onlstm(*command, run, *extra)
     assert done.code == 2
     assert done.err == f"onlstm: {run}/config.json: the folder of a grammar; a language model is needed\n"
-
-
-def test_the_default_is_the_grammar_as_soon_as_it_is_in_the_box(run, tmp_path):
-    assert _best_trees(tmp_path) == "en-small"
-    run.rename(tmp_path / "en")
-    assert _best_trees(tmp_path) == "en"
-    assert _best_trees(models._BOX) == models.TREES
 
 
 def test_commands_that_need_only_trees_use_it(run, tmp_path, monkeypatch):

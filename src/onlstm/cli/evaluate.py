@@ -10,7 +10,7 @@ from onlstm.cli.console import Answer, Json, notice
 from onlstm.cli.inputs import Threads, check_outputs, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError
-from onlstm.models import DEFAULT, TREES
+from onlstm.models import TREES
 from onlstm.paper.parsing.request import Options, Request
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def evaluate(
     set_threads(threads)
     from onlstm.paper.parsing.evaluate import run
 
-    own = () if TREES == DEFAULT or options.trees or options.layers or options.gates else (Path(TREES),)
+    own = () if options.trees or options.layers or options.gates else (Path(TREES),)
     request = Request(**vars(options), runs=paths[:-1] or own, treebank=paths[-1], command=command_line())
     evaluation = run(request, notice)
     return Answer(evaluation, _report(evaluation), json)

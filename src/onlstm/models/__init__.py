@@ -8,25 +8,16 @@ from pathlib import Path
 
 from onlstm.errors import UserError
 
-DEFAULT = "en-small"
-"""The language model of commands that are given no run."""
+DEFAULT, TREES = "en-small", "en"
+"""What commands that are given no run use: the language model or, if trees are all they need, the grammar."""
 _BOX = Path(__file__).parent
 RUN_FILES = ("config.json", "model.safetensors", "trainer.pt")
 """Each tells that a folder is a run, even if damaged."""
 
 
-def _best_trees(box: Path) -> str:
-    """Return the name of the grammar if it is in the box, else that of the language model."""
-    return "en" if (box / "en" / RUN_FILES[0]).is_file() else DEFAULT
-
-
-TREES = _best_trees(_BOX)
-"""What commands that only need trees use if they are given no run."""
-
-
 def names() -> list[str]:
-    """Return the names of the models that are there, the default one in any case."""
-    return sorted({DEFAULT, *(path.parent.name for path in _BOX.glob(f"*/{RUN_FILES[0]}"))})
+    """Return the names of the models that are there, the default ones in any case."""
+    return sorted({DEFAULT, TREES, *(path.parent.name for path in _BOX.glob(f"*/{RUN_FILES[0]}"))})
 
 
 def is_run(word: str) -> bool:

@@ -12,7 +12,7 @@ from onlstm import files, folder
 from onlstm.errors import UserError
 from onlstm.grammar.pcfg import Grammar
 from onlstm.lm.model import LanguageModel
-from onlstm.paper import induced, report, training_result
+from onlstm.paper import report, stages, training_result
 from onlstm.paper.parsing.content import Content, TableRow
 from onlstm.paper.results import Result, result
 from onlstm.paper.tables import Table, number
@@ -41,7 +41,7 @@ _Score = tuple[str, TableRow, float | None, float | None]
 
 _CONTENTS: Mapping[folder.Kind, tuple[str, type, str]] = {
     "model": ("language-model", training_result.Content, "train"),
-    "grammar": ("induction", induced.Content, "induce"),
+    "grammar": ("induction", stages.Content, "induce"),
 }
 """Of each kind of model: the kind of its result, the type of that, the command that writes it."""
 
@@ -122,9 +122,9 @@ def _facts(model: LanguageModel, trained: Result[training_result.Content]) -> di
     }
 
 
-def _grammar_facts(model: Grammar, trained: Result[induced.Content]) -> dict[str, str]:
+def _grammar_facts(model: Grammar, trained: Result[stages.Content]) -> dict[str, str]:
     symbols = f"{model.config.nonterminals} nonterminals, {model.config.preterminals} preterminals"
-    stages = (
+    reports = (
         f"{stage.name} {stage.seconds / 60:.0f} min, likelihood {number(stage.likelihood, 2)}, "
         f"agreement {number(stage.agreement)}"
         for stage in trained.content.stages
@@ -135,7 +135,7 @@ def _grammar_facts(model: Grammar, trained: Result[induced.Content]) -> dict[str
         "model": f"a simple probabilistic grammar: {symbols}",
         "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
         "training": f"`{trained.origin.command}`, {trained.origin.threads} processes",
-        "stages (processor time; nats per held-out word; F1 between members)": "; ".join(stages),
+        "stages (processor time; nats per held-out word; F1 between members)": "; ".join(reports),
         "vocabulary": f"{model.config.vocab_size:,} words, found by the profile `{tokenizer.profile}`",
         "trees": "the spans that are likeliest, all trees considered (decoder `mbr`)",
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from onlstm import files
-from onlstm.paper import induced, training_result
+from onlstm.paper import stages, training_result
 from onlstm.paper.logic import page as logic
 from onlstm.paper.logic.content import Experiment as Logic
 from onlstm.paper.parsing import table as parsing
@@ -34,7 +34,7 @@ class Experiment(NamedTuple):
 
     content: type
     summary: Blocks
-    """For the front page: the paper's table or figure with ours beside it."""
+    """For the front page: the paper's table or figure with ours beside it; nothing if the paper has none."""
     details: Blocks
     """For the experiment's page: everything."""
     commands: Callable[[Result[Any]], Sequence[str]] = lambda result: [result.origin.command]
@@ -53,7 +53,7 @@ class _Entry:
 EXPERIMENTS: Mapping[str, Experiment] = {
     "language-model": Experiment(training_result.Content, training_result.summary, training_result.details),
     "parsing": Experiment(Parsing, parsing.summary, parsing.details),
-    "induction": Experiment(induced.Content, induced.tables, induced.tables),
+    "induction": Experiment(stages.Content, lambda results: [], stages.tables),
     "syneval": Experiment(Syneval, syntax.summary, syntax.details),
     "blimp": Experiment(Blimp, syntax.summary, syntax.details),
     "agreement": Experiment(Agreement, syntax.summary, syntax.details),
@@ -72,7 +72,8 @@ def front(results: Results, docs: str = "") -> str:
     for entry, experiment, some in _chosen(results):
         links[entry.page] = f"[{_title(entry.page).lower()}]({docs}/{entry.page}.md)"
         about, _, _ = entry.about.partition("\n\n")
-        blocks += [f"## {entry.title}", about, *experiment.summary(some), "Commands:", _commands(experiment, some)]
+        if summary := experiment.summary(some):
+            blocks += [f"## {entry.title}", about, *summary, f"Commands:\n{_commands(experiment, some)}"]
     where = [f"Everything else is on the pages of {', '.join(links.values())}."] if docs else []
     return "\n\n".join(["# Results", _MADE, *where, *blocks]) + "\n"
 
