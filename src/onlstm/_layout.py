@@ -109,9 +109,10 @@ class Layout(NamedTuple):
         return grid.masked_fill(ended.reshape(ended.shape + (1,) * (grid.dim() - 2)), 0)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _numbers(tensor: Tensor) -> list[int]:
     """Return its values, outside any compiled graph."""
+    if torch.compiler.is_compiling():  # a decorator would import the compiler, which takes seconds
+        torch._dynamo.graph_break()
     numbers: list[int] = tensor.tolist()
     return numbers
 
