@@ -274,7 +274,7 @@ def damaged(kind, folder):
         ("future", "format 9; this onlstm reads 1"),
         ("other words", "tokenizer.json: not the file"),
         ("other size", "does not fit config.json"),
-        ("other cell", "config.json: model: rnn: onlstm or lstm is needed, not .gru"),
+        ("other cell", "config.json: model: rnn: onlstm, lstm, variational, rhn, .*, nested is needed, not .gru"),
         ("odd", "config.json: model: weight_dropout: a number is needed, not .x"),
         ("unknown", "config.json: model: hidden_siz: no such setting; did you mean hidden_size"),
         ("profile", "tokenizer.json: not the file"),

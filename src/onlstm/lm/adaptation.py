@@ -17,8 +17,9 @@ off. The model is given back as it came.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import evaluating, read_columns, tokenizer_of
-from onlstm.lm.score import Evaluation
+from onlstm.lm.score import Evaluation, counted
 from onlstm.lm.softmax import word_log_probs
 
 THETAS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)
@@ -61,16 +62,23 @@ class Cache:
         size: int = 2000,
         thetas: Sequence[float] = THETAS,
         lams: Sequence[float] = LAMS,
+        on_progress: Callable[[int, int], object] = lambda done, total: None,
     ) -> "Cache":
         """Return the pair of weights that predicts a stream best; it is read once for all of them."""
-        sums = [part.sum(-1, dtype=torch.float64) for part in _mixtures(model, ids, size, thetas, lams)]
+        parts = counted(_mixtures(model, ids, size, thetas, lams), len(ids), on_progress)
+        sums = [part.sum(-1, dtype=torch.float64) for part in parts]
         nll = -torch.stack(sums).sum(0) / len(ids)
         theta, lam = divmod(int(nll.argmin()), len(lams))
         return cls(theta=thetas[theta], lam=lams[lam], size=size, nll=float(nll.min()))
 
-    def evaluate(self, model: LanguageModel, ids: np.ndarray) -> Evaluation:
+    def evaluate(
+        self,
+        model: LanguageModel,
+        ids: np.ndarray,
+        on_progress: Callable[[int, int], object] = lambda done, total: None,
+    ) -> Evaluation:
         """Return how well the stream is predicted with the cache; without it, see `score.evaluate`."""
-        parts = _mixtures(model, ids, self.size, (self.theta,), (self.lam,))
+        parts = counted(_mixtures(model, ids, self.size, (self.theta,), (self.lam,)), len(ids), on_progress)
         return Evaluation.of(model, ids, (part[0, 0] for part in parts))
 
 
@@ -87,8 +95,9 @@ def _mixtures(
     past_hidden = shares.new_zeros(0, model.config.sizes[-1])  # of the `size` places before the block
     past_words = torch.zeros(0, dtype=torch.int64, device=shares.device)
     with evaluating(model):
-        for hidden, words in _segments(model, ids, block):
-            log_p, count = word_log_probs(model.head, hidden, words), len(words)
+        for output, words in _segments(model, ids, block):
+            log_p, count = word_log_probs(model.head, output, words), len(words)
+            hidden = output[:, : model.config.sizes[-1]]
             seen = torch.cat((past_hidden, hidden))
             after = torch.cat((past_words, words))
             past_hidden, past_words = seen[-size:], after[-size:]
@@ -138,18 +147,28 @@ class Dynamic:
         limit: int = 10_000,
         lrs: Sequence[float] = LRS,
         decays: Sequence[float] = DECAYS,
+        on_progress: Callable[[int, int], object] = lambda done, total: None,
     ) -> "Dynamic":
         """Return the settings that predict the first `limit` tokens of a stream best."""
         at_least_one(limit=limit)
         tried = [cls(lr=lr, decay=decay, window=window) for lr, decay in product(lrs, decays)]
-        nll = [settings.evaluate(model, ids[:limit]).nll for settings in tried]
+        head, nll = ids[:limit], list[float]()
+        for settings in tried:
+            past, whole = len(nll) * len(head), len(tried) * len(head)
+            shown = partial(_shifted, on_progress, past, whole)
+            nll.append(settings.evaluate(model, head, shown).nll)
         best = min(range(len(tried)), key=lambda k: math.inf if math.isnan(nll[k]) else nll[k])
         return replace(tried[best], nll=nll[best])
 
-    def evaluate(self, model: LanguageModel, ids: np.ndarray) -> Evaluation:
+    def evaluate(
+        self,
+        model: LanguageModel,
+        ids: np.ndarray,
+        on_progress: Callable[[int, int], object] = lambda done, total: None,
+    ) -> Evaluation:
         """Return how well the stream is predicted by a model that learns from each segment once it is scored."""
         at_least_one(tokens=len(ids))
-        return Evaluation.of(model, ids, self._log_probs(model, ids))
+        return Evaluation.of(model, ids, counted(self._log_probs(model, ids), len(ids), on_progress))
 
     def _log_probs(self, model: LanguageModel, ids: np.ndarray) -> Iterator[Tensor]:
         """Yield the log-probabilities of each segment's tokens, then learn from it; in the end put the weights back."""
@@ -178,6 +197,11 @@ class Dynamic:
                     weight.lerp_(first, self.decay)
                 if g is not None:
                     weight.sub_(g, alpha=step)
+
+
+def _shifted(on_progress: Callable[[int, int], object], past: int, whole: int, done: int, total: int) -> None:
+    """Report a part of several."""
+    on_progress(past + done, whole)
 
 
 def _segments(model: LanguageModel, ids: np.ndarray, length: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -33,12 +33,15 @@ class Masks(NamedTuple):
         mask = numbers.view(torch.int16)[:count] >= round(p * 2**16) - 2**15
         return mask.view(shape).to(like.dtype)
 
-    def locked(self, x: Tensor, p: float) -> Tensor:
-        """Return x (T, B, H) with the same neurons of a column dropped at all times, the rest scaled up."""
+    def locked(self, x: Tensor, p: float, each_step: bool = False) -> Tensor:
+        """Return x (T, B, H) with the same neurons of a column dropped at all times, the rest scaled up.
+
+        With `each_step`, others at each time.
+        """
         if not p:
             return x
         columns, size = x.shape[1:]
-        mask = self.kept((1, self.batch or columns, size), p, x) / (1 - p)
+        mask = self.kept((len(x) if each_step else 1, self.batch or columns, size), p, x) / (1 - p)
         return x * mask[:, self.first : self.first + columns]
 
     def embed(self, table: Tensor, ids: Tensor, p: float) -> Tensor:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from onlstm.errors import UserError
+from onlstm.files import new_folder
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.text.sources import find_sources, read_lines
@@ -88,17 +89,16 @@ def convert(
             weights[name] = torch.cat((weights[name], row))
     model = LanguageModel(config, Tokenizer.of_words(words)).eval()
     model.to(weights["embedding.weight"].dtype).load_state_dict(weights)
-    model.save(out)
+    with new_folder(out):
+        model.save(out)
     return model
 
 
 def _vocabulary(sources: Sequence[str]) -> list[str]:
     """Return the words of train, valid and test in order of first occurrence, as the original numbers them."""
-    files, words = find_sources(sources).files, dict[str, None]()
-    for path in (path for part in ("train", "valid", "test") for path in files[part]):
-        for line in read_lines(path):
-            words.update(dict.fromkeys([*line.split(), EOS]))
-    return list(words)
+    files = find_sources(sources).files
+    lines = (line for part in ("train", "valid", "test") for path in files[part] for line in read_lines(path))
+    return list(dict.fromkeys(word for line in lines for word in (*line.split(), EOS)))
 
 
 def read_checkpoint(

@@ -6,7 +6,6 @@ training in `onlstm.train`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from onlstm import folder as store
-from onlstm.cell import Distances, MasterGates
+from onlstm import memory
+from onlstm.cell import Distances
 from onlstm.errors import UserError
-from onlstm.layer import ONLSTM, Scanned
 from onlstm.lm import reader
+from onlstm.lm.cells import layers_of
+from onlstm.lm.cells.augmented import AugmentedSoftmax
+from onlstm.lm.cells.characters import Characters
+from onlstm.lm.cells.pointer import Pointer, PointerSoftmax
+from onlstm.lm.cells.recurrent import Reading
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
-from onlstm.lm.lstm import LSTM
 from onlstm.lm.reader import Encoded, States
 from onlstm.lm.softmax import AdaptiveSoftmax, FullSoftmax, Head, MixtureSoftmax
 from onlstm.models import locate
@@ -47,6 +50,8 @@ class Step:
     """Mean square of the last layer's output, for activation regularisation (AR)."""
     slowness: Tensor
     """Mean square of its change over time, for temporal activation regularisation (TAR)."""
+    auxiliary: Tensor | None = None
+    """What else is to be minimised: the loss of a pointer, or the augmented loss."""
     state: States
     """To continue from."""
 
@@ -64,9 +69,13 @@ class LanguageModel(nn.Module):
         super().__init__()
         if not config.vocab_size:
             raise UserError("model.vocab_size 0: the number of words is needed")
+        if torch.get_default_device().type == "cpu":
+            memory.check(config.least_bytes, "model", "choose smaller sizes")
         self.config, self.tokenizer = config, tokenizer
-        self.embedding = _Embedding(config.vocab_size, config.embedding_size)
-        self.layers = nn.ModuleList(_layer(config, a, b) for a, b in pairwise((config.embedding_size, *config.sizes)))
+        words = tokenizer.vocabulary if tokenizer else None
+        self.embedding = Characters(config, words) if config.filters else _Embedding(config)
+        self.layers = nn.ModuleList(layers_of(config))
+        self.pointer = Pointer(config) if config.pointer else None
         self.decoder = _head(config)
         nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
         if not isinstance(self.decoder, AdaptiveSoftmax):
@@ -151,7 +160,7 @@ class LanguageModel(nn.Module):
     def forward(self, ids: Tensor, state: States | None = None) -> LMOutput:
         """Return logits of the word after each of ids (T, B), new state and distances."""
         encoded = self.encode(ids, state)
-        flat = Masks().locked(encoded.hidden, self._p("dropout_output")).flatten(0, 1)
+        flat = self.output_dropout(encoded.hidden, Masks()).flatten(0, 1)
         logits = self.head(flat) if type(self.head) is FullSoftmax else self.head.log_probs(flat)
         return LMOutput(logits=logits.unflatten(0, ids.shape), **vars(encoded))
 
@@ -159,14 +168,27 @@ class LanguageModel(nn.Module):
         """Return how well `words` (T, B), the ones after `ids`, were predicted, without holding all logits."""
         masks = masks or Masks()
         encoded = self.encode(ids, state, masks)
-        hidden = encoded.hidden
+        hidden = encoded.hidden[..., : self.config.sizes[-1]]
         change = hidden[1:] - hidden[:-1] if len(hidden) > 1 else hidden.new_zeros(1)
+        output, head, auxiliary = self.output_dropout(encoded.hidden, masks), self.head, None
+        if isinstance(head, PointerSoftmax | AugmentedSoftmax):
+            nll, auxiliary = head.losses(output, words)
+        else:
+            nll = head.mean_nll(output, words, masks)
         return Step(
-            nll=self.head.mean_nll(masks.locked(hidden, self._p("dropout_output")), words, masks),
+            nll=nll,
             activation=hidden.square().mean(),
             slowness=change.square().mean(),
+            auxiliary=auxiliary,
             state=encoded.state,
         )
+
+    def output_dropout(self, hidden: Tensor, masks: Masks) -> Tensor:
+        """Return the output with dropout; what a pointer has put beside it stays."""
+        size, p, each_step = self.config.sizes[-1], self._p("dropout_output"), self.config.dropout_each_step
+        if hidden.shape[-1] == size:
+            return masks.locked(hidden, p, each_step)
+        return torch.cat((masks.locked(hidden[..., :size], p, each_step), hidden[..., size:]), -1)
 
     def encode(
         self,
@@ -174,34 +196,40 @@ class LanguageModel(nn.Module):
         state: States | None = None,
         masks: Masks | None = None,
         *,
+        embedded: Tensor | None = None,
         layers: int | None = None,
         distances: bool = False,
         master_gates: bool = False,
     ) -> Encoded:
-        """Return what the layers, or the first `layers` of them, make of ids (T, B).
+        """Return what the layers, or the first `layers` of them, make of ids (T, B), or of their vectors if given.
 
-        Distances of ON-LSTM layers come for free; those of LSTM layers, see `onlstm.lm.lstm`, are to be asked for.
+        Distances of ON-LSTM layers come for free; those of others, see `onlstm.lm.cells`, are to be asked for.
         """
-        masks = masks or Masks()
-        x = masks.embed(self.embedding.weight, ids, self._p("dropout_embedding"))
-        x = masks.locked(x, self._p("dropout_input"))
-        scans: list[Scanned] = []
-        gates: list[MasterGates] = []
-        options = {"distances": distances} if self.config.rnn == "lstm" else {}
+        masks, each_step = masks or Masks(), self.config.dropout_each_step
+        x = masks.embed(*self.embedding.rows(ids), self._p("dropout_embedding")) if embedded is None else embedded
+        x = masks.locked(x, self._p("dropout_input"), each_step)
+        readings: list[Reading] = []
         stack: Sequence[Any] = list(self.layers)[:layers]
         for k, layer in enumerate(stack):
-            p, before = self._p("weight_dropout"), state[k] if state else None
-            mask = [masks.kept(tuple(layer.weight_hh_l0.shape), p, layer.weight_hh_l0)] if p else None
-            if master_gates and self.config.rnn == "onlstm":
-                gates.append(MasterGates(*(gate[0] for gate in layer.gates(x, before))))
-            scans.append(layer.scan(x, before, weight_mask=mask, **options))
-            x = scans[-1].output
+            before = state[k] if state else layer.start(x.shape[1], x)
+            readings.append(layer(x, before, masks, distances=distances, gates=master_gates))
+            x = readings[-1].output
             if k < len(stack) - 1:
-                x = masks.locked(x, self._p("dropout_hidden"))
-        by_layer = [scan.distances for scan in scans if scan.distances]
+                x = masks.locked(x, self._p("dropout_hidden"), each_step)
+        by_layer = [reading.distances for reading in readings if reading.distances]
         joined = Distances(*(torch.cat(kind) for kind in zip(*by_layer, strict=True))) if by_layer else None
-        states = tuple(scan.state for scan in scans)
-        return Encoded(hidden=x, state=states, distances=joined, master_gates=tuple(gates))
+        states = tuple(reading.state for reading in readings)
+        if self.pointer and layers is None:
+            x, window = self.pointer(x, ids, state[-1] if state else self.pointer.start(x.shape[1], x))
+            states = *states, window
+        gates = tuple(reading.gates for reading in readings if reading.gates)
+        outputs = tuple(reading.output for reading in readings)
+        return Encoded(hidden=x, state=states, distances=joined, master_gates=gates, outputs=outputs)
+
+    def start(self, batch: int) -> States:
+        """Return the states of all layers before the first word of `batch` columns."""
+        parts: list[Any] = [*self.layers, *([self.pointer] if self.pointer else [])]
+        return tuple(part.start(batch, self.embedding.weight) for part in parts)
 
     def _p(self, name: str) -> float:
         """The dropout probability that counts now."""
@@ -216,23 +244,26 @@ class LanguageModel(nn.Module):
 class _Embedding(nn.Embedding):
     """`nn.Embedding`, without the seconds for which torch imports its compiler to draw normal weights on "meta"."""
 
+    def __init__(self, config: LMConfig) -> None:
+        super().__init__(config.vocab_size, config.embedding_size)
+
+    def rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a table of vectors and which of its rows each of ids has."""
+        return self.weight, ids
+
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:
             super().reset_parameters()
-
-
-def _layer(config: LMConfig, input_size: int, hidden_size: int) -> nn.Module:
-    drop: Any = {"weight_dropout": config.weight_dropout, "weight_dropout_scale": config.weight_dropout_scale}
-    if config.rnn == "lstm":
-        return LSTM(input_size, hidden_size, **drop)
-    more: Any = {"chunk_size": config.chunk_size, "free_last_chunk": config.free_last_chunk}
-    return ONLSTM(input_size, hidden_size, **more, **drop)
 
 
 def _head(config: LMConfig) -> Head:
     last = config.sizes[-1]
     if config.softmax == "adaptive":
         return AdaptiveSoftmax(last, config.vocab_size)
+    if config.pointer:
+        return PointerSoftmax(config)
+    if config.augmented:
+        return AugmentedSoftmax(config)
     if config.mos:
         return MixtureSoftmax(last, config.embedding_size, config.vocab_size, config.mos, config.dropout_mos)
     return FullSoftmax(last, config.vocab_size, narrow=config.softmax == "bfloat16")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.reader import States, evaluating, tokenizer_of
+from onlstm.lm.reader import States, columns, evaluating, tokenizer_of
 from onlstm.lm.softmax import FullSoftmax, Head, slices
 
 Tile = Callable[[Tensor], Tensor]
@@ -129,7 +129,7 @@ def _run(model: LanguageModel, tiles: list[Tile], levels: list[_Level], now: _Sl
     states = None
     if now.states:
         parents = tensor(np.searchsorted(now.above, level.parents[now.nodes]))
-        states = tuple((h[:, parents], c[:, parents]) for h, c in now.states)
+        states = columns(now.states, parents)
     encoded = model.encode(tensor(level.ids[now.nodes])[None], states)
 
     first, last = np.searchsorted(below.parents, (now.nodes[0], now.nodes[-1] + 1))

@@ -5,7 +5,7 @@ first word given `<eos>`. A stream is read the same way from end to end, the sta
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +90,7 @@ def score(
 def score_each(
     model: LanguageModel, sentences: Iterable[str | Sequence[str]], *, tokens_at_once: int = 1024
 ) -> Iterator[SentenceScore]:
-    """Yield what `score` returns, for inputs of any size: some thousand sentences are in memory at a time."""
+    """Yield what `score` returns, for inputs of any size: a thousand sentences are in memory at a time."""
     if isinstance(sentences, str):
         raise UserError("sentences: a list of sentences is needed, not a string; for a single one write [text]")
     at_least_one(tokens_at_once=tokens_at_once)
@@ -103,13 +103,20 @@ def score_each(
 
 
 def evaluate(
-    model: LanguageModel, ids: np.ndarray, *, batch: int = 1, window: int | None = None, compat: bool = False
+    model: LanguageModel,
+    ids: np.ndarray,
+    *,
+    batch: int = 1,
+    window: int | None = None,
+    compat: bool = False,
+    on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Evaluation:
     """Return how well the stream `ids` is predicted, each token from all before it and an `<eos>` in front.
 
     `batch` cuts the stream into this many columns, each read from a zero state: faster, a little worse. `window`, the
     steps computed at once, changes nothing but speed. `compat` counts like the original code: no `<eos>` in front and
     what does not fill the columns cut off, so a column's first token is not predicted; yet divided by all tokens.
+    `on_progress` is called with the number of tokens that have been read and of all.
     """
     at_least_one(batch=batch, window=1 if window is None else window)
     text = _columns(ids, batch, tokenizer_of(model).eos_id, compat)
@@ -120,7 +127,18 @@ def evaluate(
     with evaluating(model), torch.no_grad():
         parts = read_columns(model, text, window or max(1, 1024 // batch))
         log_probs = (word_log_probs(model.head, h[words >= 0], words[words >= 0]) for h, words in parts)
-        return Evaluation.of(model, ids, log_probs, tokens=text.size if compat else len(ids))
+        shown = counted(log_probs, len(ids), on_progress)
+        return Evaluation.of(model, ids, shown, tokens=text.size if compat else len(ids))
+
+
+def counted(log_probs: Iterable[Tensor], total: int, on_progress: Callable[[int, int], object]) -> Iterator[Tensor]:
+    """Yield log-probabilities part by part, and tell how many of their last dimension there were."""
+    done = 0
+    on_progress(done, total)
+    for part in log_probs:
+        yield part
+        done += part.shape[-1]
+        on_progress(done, total)
 
 
 @torch.no_grad()

@@ -48,6 +48,10 @@ class MixtureSoftmax(FullSoftmax):
         self.prior = nn.Linear(hidden_size, k, bias=False)
         self.latent = nn.Linear(hidden_size, k * embedding_size)
 
+    def forward(self, h: Tensor) -> Tensor:
+        """Return what log_probs does: a mixture has no logits."""
+        return self.log_probs(h)
+
     def log_probs(self, h: Tensor) -> Tensor:
         """Return (N, V) from (N, H)."""
         return self._mixed(h, torch.tanh(self.latent(h)))

@@ -4,33 +4,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from onlstm._layout import State
 from onlstm.cell import Distances
-from onlstm.layer import Scanned
+from onlstm.lm.cells.recurrent import Called, LayerState, Reading, drop_connect
+from onlstm.lm.config import LMConfig
+from onlstm.lm.dropout import Masks
 
 
-class LSTM(nn.LSTM):
-    """A one-layer `nn.LSTM` with drop-connect, called as `ONLSTM.scan` is."""
+class LSTM(Called, nn.LSTM):  # type: ignore[misc]
+    """A one-layer `nn.LSTM` with drop-connect."""
 
-    def __init__(self, input_size: int, hidden_size: int, *, weight_dropout: float, weight_dropout_scale: str) -> None:
+    def __init__(self, config: LMConfig, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
-        self.weight_dropout, self.weight_dropout_scale = weight_dropout, weight_dropout_scale
+        self.config = config
 
-    def scan(
-        self, x: Tensor, state: State | None, *, weight_mask: list[Tensor] | None = None, distances: bool = False
-    ) -> Scanned:
+    def start(self, batch: int, like: Tensor) -> LayerState:
+        return (like.new_zeros(1, batch, self.hidden_size),) * 2
+
+    def read(
+        self, x: Tensor, state: LayerState, masks: Masks, *, distances: bool = False, gates: bool = False
+    ) -> Reading:
         """Return output, state and, if asked for, the distances that this layer's own gates make."""
-        if state is None:
-            state = (x.new_zeros(1, x.shape[1], self.hidden_size),) * 2
-        p, inverted = self.weight_dropout, self.weight_dropout_scale == "inverted"
-        w_ih, w_hh, b_ih, b_hh = (p for p in self._flat_weights if p is not None)
-        if weight_mask:
-            w_hh = w_hh * (weight_mask[0] / (1 - p) if inverted else weight_mask[0])
-        elif p and not inverted and not self.training:
-            w_hh = w_hh * (1 - p)
+        w_ih, w_hh, b_ih, b_hh = (getattr(self, name) for name in self._all_weights[0])  # may be parametrized
+        w_hh = drop_connect(w_hh, self.config, masks, self.training)
         output, h, c = torch.lstm(x, state, [w_ih, w_hh, b_ih, b_hh], True, 1, 0.0, self.training, False, False)
         own = _own_distances(x, torch.cat((state[0], output[:-1])), w_ih, w_hh, b_ih + b_hh) if distances else None
-        return Scanned(output, (h, c), own)  # type: ignore[arg-type]
+        return Reading(output, (h, c), own)
 
 
 def _own_distances(x: Tensor, h_prev: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor) -> Distances:

@@ -1,0 +1,52 @@
+"""Nested dropout (Rippel et al. 2014) on the state of an LSTM: neurons ordered by how rarely they are dropped.
+
+In training every column draws a number b from a geometric distribution and loses all neurons after the first b, at all
+times; the first ones learn to do without the others. Nothing is rescaled, and evaluation uses all neurons. Distances
+are the LSTM's own. The paper's sweep, which freezes neurons that have converged, is left out.
+
+    code          paper       meaning
+    b             b           neurons that stay, b ~ Geom with mean `nested_mean` H, truncated at H
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from onlstm.lm.cells.recurrent import Drop, LayerState, Step
+from onlstm.lm.cells.variational import Variational, step
+from onlstm.lm.config import LMConfig
+from onlstm.lm.dropout import Masks
+
+
+def nested_mask(chances: Tensor, mean: float, size: int) -> Tensor:
+    """Return ones for the first b of `size` neurons and zeros after them, (B, H), for chances (B,) from U(0, 1).
+
+    >>> nested_mask(torch.tensor([0.9, 0.5]), 2.0, 4)
+    tensor([[1., 0., 0., 0.],
+            [1., 1., 0., 0.]])
+    """
+    stay = 1 - 1 / max(mean, 1.0 + 1e-6)  # P(b > k) = stay^k
+    b = 1 + (chances.log() / math.log(stay)).floor()
+    return (torch.arange(size, device=chances.device) < b[:, None]).to(chances.dtype)
+
+
+class Nested(Variational):
+    """An LSTM layer with nested dropout of its state."""
+
+    def __init__(self, config: LMConfig, input_size: int, hidden_size: int) -> None:
+        super().__init__(config, input_size, hidden_size)
+        self.mean = config.nested_mean * hidden_size
+
+    def state_dropout(self, x: Tensor, masks: Masks) -> Drop:
+        drop = super().state_dropout(x, masks)
+        if not self.training:
+            return drop
+        columns = x.shape[1]
+        chances = torch.rand(masks.batch or columns, generator=masks.generator, device=x.device, dtype=x.dtype)
+        mask = nested_mask(chances[masks.first : masks.first + columns], self.mean, self.hidden_size)
+        return lambda h: drop(h) * mask
+
+    def step(self, x: Tensor, state: LayerState, w_hh: Tensor, drop: Drop) -> Step:
+        (h, c), *gates = step(x, state, w_hh, drop)
+        return Step((drop(h), drop(c)), *gates)
