@@ -5,6 +5,7 @@ gradient of the likelihood. Those of a whole rule A → B C are estimated as if 
 as they are in the grammar.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -81,7 +82,7 @@ def inspect_grammar(
         raise UserError("the grammar has no tokenizer: load it from its folder, or set grammar.tokenizer")
     tokenised = ([token.id for token in tokenizer.tokens(line)] for line in lines)
     readable = (ids for ids in tokenised if 1 < len(ids) <= longest)
-    text = list(islice(readable, limit))
+    text = list(islice(readable, min(limit, sys.maxsize)))
     counts = _Counts(grammar)
     done = 0
     for batch in batches(text, 32):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from onlstm import folder as store
+from onlstm import memory
 from onlstm.errors import UserError
 from onlstm.grammar.config import GrammarConfig
 from onlstm.kernels.chart import Posteriors, Rules, log_likelihood, posteriors, viterbi
@@ -39,10 +40,12 @@ class Grammar(nn.Module):
         super().__init__()
         if config.vocab_size < 1:
             raise UserError(f"grammar.vocab_size {config.vocab_size}: at least 1 word is needed")
+        if torch.get_default_device().type == "cpu":
+            memory.check(config.least_bytes, "grammar", "choose smaller sizes")
         self.config, self.tokenizer = config, tokenizer
-        self.symbols = nn.Parameter(0.5 * torch.randn(config.nonterminals + config.preterminals, config.size))
-        self.words = nn.Parameter(0.3 * torch.randn(config.vocab_size, config.size))
-        self.start = nn.Parameter(0.5 * torch.randn(1, config.size))
+        self.symbols = nn.Parameter(_normal(0.5, config.nonterminals + config.preterminals, config.size))
+        self.words = nn.Parameter(_normal(0.3, config.vocab_size, config.size))
+        self.start = nn.Parameter(_normal(0.5, 1, config.size))
         self.root, self.left, self.right, self.emission = (_network(config.size) for _ in range(4))
 
     def rules(self) -> Rules:
@@ -117,6 +120,7 @@ class Grammar(nn.Module):
         with torch.device("meta"):  # takes no memory before the sizes are known to be those of the weights
             grammar = cls(config, stored.tokenizer)
         store.fill(grammar, stored.tensors, folder)
+        memory.check(config.least_bytes, str(folder), "use a machine with more of it")  # for the rules
         return grammar.eval()
 
     def save(self, folder: str | Path, *, half: bool = False, **facts: str) -> None:
@@ -164,6 +168,12 @@ class _Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         change: Tensor = self.second(self.first(x).relu()).relu()
         return x + change
+
+
+def _normal(deviation: float, *sizes: int) -> Tensor:
+    """Return normally distributed numbers; none on the device "meta", where torch would load its compiler for them."""
+    numbers = torch.empty(*sizes)
+    return numbers if numbers.is_meta else deviation * numbers.normal_()
 
 
 def _network(size: int) -> nn.Sequential:
