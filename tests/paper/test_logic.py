@@ -198,7 +198,7 @@ def test_a_signal_ends_it_and_resume_comes_to_the_same_end(tmp_path):
             signal.raise_signal(signal.SIGTERM)
 
     whole = run(Request(out=tmp_path / "whole", **options))
-    ended = run(Request(out=tmp_path / "cut", **options), listeners=lambda: [interrupt])
+    ended = run(Request(out=tmp_path / "cut", **options), listeners=lambda number, count: [interrupt])
     assert ended == signal.SIGTERM
     assert not (tmp_path / "cut" / "result.json").exists()
     found = run(Request(out=tmp_path / "cut", resume=True, command="onlstm logic --resume"))
@@ -308,8 +308,11 @@ def test_anybodys_encoder_joins_the_table(tmp_path, monkeypatch):
     assert list(found.encoders) == ["own_encoder:Mean", "majority"]
     assert (tmp_path / "run" / "own_encoder.Mean-0" / "model.safetensors").exists()
     assert "own_encoder:Mean" in figure.svg(found)
+    with pytest.raises(UserError, match="own_encoder:Mean is code outside it; if you trust it, name it"):
+        experiment.predict(tmp_path / "run", "a", "( not a )")
+    assert experiment.predict(tmp_path / "run", "a", "( not a )", ["own_encoder:Mean"]).truth
     for name, message in {
-        "own_encoder:nothing": "should make a torch.nn.Module",
+        "own_encoder:nothing": "name a torch.nn.Module of your own",
         "own_encoder:Absent": "has no attribute 'Absent'",
         "absent_module:Mean": "No module named 'absent_module'",
         "onltsm": "did you mean onlstm?",

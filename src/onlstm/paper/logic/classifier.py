@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from onlstm import memory
 from onlstm.paper.logic import encoders
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.encoders import Dropout
+from onlstm.paper.logic.embedded import Dropout
 from onlstm.paper.logic.formulas import RELATIONS, VOCABULARY, Pair
 
 _AT_ONCE = 512
@@ -82,6 +83,7 @@ class Classifier(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        memory.check(config.least_bytes, "model", "choose smaller sizes")
         self.config = config
         self.encoder = encoders.build(config)
         size = int(self.encoder.size)  # type: ignore[arg-type]

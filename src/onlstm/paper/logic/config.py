@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from onlstm.errors import UserError, at_least
+from onlstm.errors import UserError, at_least, at_most, check_seed
+from onlstm.lm.config import MOST_LAYERS, MOST_NEURONS
 from onlstm.paper.logic.formulas import VOCABULARY
 from onlstm.train.config import FitConfig
+
+_MOST_PAIRS, _MOST_SEEDS = 10_000_000, 1000
+"""Pairs that fit in memory, and seeds that anybody could mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +28,7 @@ class Source:
 
     def __post_init__(self) -> None:
         at_least(self, "", max_train_ops=1, pairs=1)
+        at_most(pairs=(self.pairs, _MOST_PAIRS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +47,10 @@ class ModelConfig:
     """Neurons of an ON-LSTM that share an entry of the master gates."""
     free_last_chunk: bool = False
     """Let the ON-LSTM write its last chunk, which in the paper's cell stays zero."""
+    slots: int = 12
+    """Memory slots of Ordered Memory in training; tests have twice as many."""
     dropout: float = 0.2
-    """Dropout of embeddings, between layers and in the classifier."""
+    """Dropout of embeddings, between layers, in Ordered Memory's cell and in the classifier."""
     weight_dropout: float = 0.0
     """Drop-connect on the recurrent weights of an ON-LSTM."""
 
@@ -52,8 +59,18 @@ class ModelConfig:
         """Tokens that a formula may have."""
         return len(VOCABULARY)
 
+    @property
+    def least_bytes(self) -> int:
+        """The memory of the weights: that of the gates of the paper's encoders, in float32; 0 for others."""
+        recurrent = {"onlstm": self.num_layers, "lstm": self.num_layers}
+        layers = (recurrent | {"tree-lstm": 1, "ordered-memory": 6, "gumbel-tree-lstm": 2}).get(self.encoder, 0)
+        return 16 * layers * self.hidden_size * self.hidden_size
+
     def __post_init__(self) -> None:
-        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1)
+        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1, slots=1)
+        most = {"embedding_size": MOST_NEURONS, "hidden_size": MOST_NEURONS, "num_layers": MOST_LAYERS}
+        most["slots"] = MOST_NEURONS
+        at_most(**{f"model.{name}": (getattr(self, name), limit) for name, limit in most.items()})
         for name in ("dropout", "weight_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"model.{name} {getattr(self, name)}: from 0 to less than 1 is needed")
@@ -93,7 +110,7 @@ class Options:
     data: Path | None = None
     """Folder or archive with files train0 … test12 (default: pairs are generated)."""
     encoder: tuple[str, ...] | None = None
-    """onlstm, lstm, tree-lstm, majority, or module:name of your own (default: these four)."""
+    """onlstm, lstm, tree-lstm, majority (default: these), ordered-memory, gumbel-tree-lstm, or your own module:name."""
     seeds: int | None = None
     """Seeds per encoder (default: 3)."""
     seed: int = 0
@@ -110,7 +127,10 @@ class Options:
     """Continue the run in --out, with its settings."""
 
     def __post_init__(self) -> None:
-        at_least(self, "", seed=0, **({} if self.seeds is None else {"seeds": 1}))
+        check_seed(self.seed)
+        if self.seeds is not None:
+            at_least(self, "", seeds=1)
+            at_most(seeds=(self.seeds, _MOST_SEEDS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from onlstm.records import plain
 
 LENGTHS = range(1, 13)
 MAJORITY = "majority"
-_TRAINED = ("best_epoch", "seconds", "parameters", "settings", "command")
+_TRAINED = ("best_epoch", "seconds", "parameters", "settings", "command", "trees")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,21 @@ class Tested:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Induced:
+    """F1 of trees against the brackets of formulas."""
+
+    layer: int | None = None
+    """Of an ON-LSTM, from 1."""
+    decoder: str
+    """Of an ON-LSTM: paper or unbiased; own: the encoder's trees; left, right, random: trees without an encoder."""
+    f1: float | None
+    """None if there is no formula, as in the next."""
+    by_length: Mapping[str, float | None]
+    """By the number of operators of the formula."""
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row(Tested):
     """One encoder of one seed."""
 
@@ -48,6 +63,8 @@ class Row(Tested):
     """Those that are not the authors'."""
     command: str = ""
     """The one that began the training."""
+    trees: Sequence[Induced] = ()
+    """Empty if the encoder has none."""
     relation: str = ""
     """What the majority class answers."""
 
@@ -59,6 +76,8 @@ class Experiment:
     data: Source
     encoders: Mapping[str, Sequence[Row]]
     published: Mapping[str, Mapping[str, float]]
+    trees: Sequence[Induced] = ()
+    """Those without an encoder."""
     figure: str | None = None
     """Of a result file: a picture of the curves, relative to the repository."""
 
@@ -78,6 +97,7 @@ class OtherRow(Tested):
     seed: int
     run: str
     accuracy: float
+    trees: Sequence[Induced] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +110,8 @@ class Evaluation:
     wrong_labels: int
     """Relations in the files that are not those of the truth tables."""
     encoders: Mapping[str, Sequence[OtherRow]]
+    trees: Sequence[Induced] = ()
+    """Those without an encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)

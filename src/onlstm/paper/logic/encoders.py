@@ -30,33 +30,19 @@ from onlstm.errors import UserError, nearest
 from onlstm.kernels import ops
 from onlstm.layer import ONLSTM
 from onlstm.paper.logic.config import ModelConfig
+from onlstm.paper.logic.embedded import Encoder
 from onlstm.paper.logic.formulas import VOCABULARY
+from onlstm.paper.logic.gumbel_tree import GumbelTreeLSTM
+from onlstm.paper.logic.ordered_memory import OrderedMemory
 
+_OWN = "name a torch.nn.Module of your own with a whole number `size`, made from a ModelConfig"
 _CUTS = (3, 5, 7)
 """Where a batch of the published pairs branches most: there is a fifth less to compute than without."""
 _OPEN = (-1e3, 1e3, 1e3, -1e3)
 """Logits of two master gates over one chunk, open to write it: after the softmax exactly (0, 1) and (1, 0)."""
 
 
-class Dropout(nn.Dropout):
-    """`nn.Dropout`, whose mask is drawn in half the time."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return input * ((torch.rand_like(input) >= self.p) / (1 - self.p)) if self.training and self.p else input
-
-
-class _Encoder(nn.Module):
-    """What encoders begin with: embeddings of the tokens, and dropout."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.size = config.hidden_size
-        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-        self.dropout = Dropout(config.dropout)
-
-
-class Recurrent(_Encoder):
+class Recurrent(Encoder):
     """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and equal prefixes are computed once.
 
     Formulas are read up to each of `_CUTS` in turn, those that are still equal there as one (and with one dropout).
@@ -148,7 +134,7 @@ def _parts(formulas: Sequence[Tensor]) -> tuple[list[_Part], Tensor]:
     return parts, torch.from_numpy(places)
 
 
-class TreeLSTM(_Encoder):
+class TreeLSTM(Encoder):
     """The binary Tree-LSTM of Tai et al. 2015, composing along the brackets it is given: an upper bound.
 
     All nodes at the same depth are computed together, the deepest first, so a level needs the one below it only. Equal
@@ -232,6 +218,8 @@ ENCODERS: dict[str, Callable[[ModelConfig], nn.Module]] = {
     "onlstm": Recurrent,
     "lstm": Recurrent,
     "tree-lstm": TreeLSTM,
+    "ordered-memory": OrderedMemory,
+    "gumbel-tree-lstm": GumbelTreeLSTM,
 }
 
 
@@ -246,14 +234,23 @@ def build(config: ModelConfig) -> nn.Module:
     if config.encoder in ENCODERS:
         return ENCODERS[config.encoder](config)
     if not colon:
-        hint = nearest(config.encoder, [*ENCODERS, "majority"])
-        raise UserError(f"--encoder {config.encoder}: no such encoder; {hint} Or module:name, for your own.")
+        hint = nearest(config.encoder, [*ENCODERS, "majority"], choices=True)
+        raise UserError(f"--encoder {config.encoder}: no such encoder; {hint}; or module:name, for your own")
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise UserError(f"--encoder {config.encoder}: {module} is Python's own and has no encoders; {_OWN}")
     if (here := str(Path.cwd())) not in sys.path:  # where `python -m` would look, too
         sys.path.insert(0, here)
     try:
         encoder = getattr(importlib.import_module(module), attribute)(config)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"--encoder {config.encoder}: {error}") from None
+    except Exception as error:  # of anybody's code
+        raise UserError(f"--encoder {config.encoder}: {error or type(error).__name__}; {_OWN}") from None
     if not isinstance(encoder, nn.Module) or not isinstance(getattr(encoder, "size", None), int):
-        raise UserError(f"--encoder {config.encoder}: it should make a torch.nn.Module with a whole number `size`")
+        raise UserError(f"--encoder {config.encoder}: not an encoder; {_OWN}")
     return encoder
+
+
+def check_trust(run: Path, stored: Iterable[str], named: Sequence[str]) -> None:
+    """Refuse encoders of somebody's own that only the folder names: a folder is data and runs no code."""
+    for name in stored:
+        if ":" in name and name not in named:
+            raise UserError(f"{run}: {name:.60} is code outside it; if you trust it, name it: --encoder {name:.60}")

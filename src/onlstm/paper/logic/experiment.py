@@ -4,6 +4,7 @@ A run folder holds a folder for each encoder and seed (config.json, model.safete
 it is finished, result.json) and the result.json of all that are. Several processes can work in it at once.
 """
 
+import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,11 +21,12 @@ from onlstm import __version__, files
 from onlstm.errors import UserError
 from onlstm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
 from onlstm.paper import results
-from onlstm.paper.logic import formulas
+from onlstm.paper.logic import formulas, induced
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
-from onlstm.paper.logic.content import MAJORITY, Evaluation, Experiment, OtherRow, Prediction, Row, Tested
+from onlstm.paper.logic.content import MAJORITY, Evaluation, Experiment, Induced, OtherRow, Prediction, Row, Tested
 from onlstm.paper.logic.data import Data
+from onlstm.paper.logic.encoders import check_trust
 from onlstm.paper.logic.formulas import Say
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.paper.published import published
@@ -91,9 +93,12 @@ def jobs(run: Path, encoders: Sequence[str] = ()) -> dict[Path, Job]:
 
 def load_model(folder: Path) -> Classifier:
     """Return the classifier of a job with its best weights, in evaluation mode."""
-    path, model = folder / WEIGHTS, Classifier(Job.read(folder).model)
+    path, config = folder / WEIGHTS, Job.read(folder).model
     try:
         tensors = load_file(path)
+        if config.least_bytes > 4 * sum(tensor.numel() for tensor in tensors.values()):  # before memory is taken
+            raise UserError(f"{path}: damaged, or does not fit {CONFIG} (which has larger sizes)")
+        model = Classifier(config)
         model.to(next(iter(tensors.values())).dtype).load_state_dict(tensors)
     except FileNotFoundError:
         raise UserError(
@@ -113,11 +118,11 @@ def result(folder: Path) -> Row | None:
 
 
 def run(
-    request: Request, say: Say = lambda line: None, listeners: Callable[[], Sequence[Listener]] = tuple
+    request: Request, say: Say = lambda line: None, listeners: Callable[[int, int], Sequence[Listener]] = lambda *_: ()
 ) -> Experiment | signal.Signals:
     """Train and test what is asked for and return all that is finished, or the signal that ended it early.
 
-    `listeners` makes those of one job.
+    `listeners` makes those of one job from its number, from 1, and that of all.
     """
     wanted = _wanted(request)
     source = next((job.source for job in wanted.values()), request.source)
@@ -131,7 +136,7 @@ def run(
             say(f"{name}: already finished")
             continue
         say(f"{name} ({number} of {len(wanted)})")
-        if received := _train(folder, job, data, test, request.resume, say, listeners()):
+        if received := _train(folder, job, data, test, request.resume, say, listeners(number, len(wanted))):
             return received
     files.make_folder(request.out)  # if the majority alone was asked for
     rows: dict[str, list[Row]] = {name: [] for name in ENCODERS}
@@ -139,7 +144,8 @@ def run(
         if row := result(path.parent):
             rows.setdefault(Job.read(path.parent).model.encoder, []).append(row)
     finished = {name: seeds for name, seeds in rows.items() if seeds}
-    return _save(request.out, request.command, None, source, {**finished, MAJORITY: [data.majority()]})
+    trees = induced.without_encoder(induced.sample(data.test))
+    return _save(request.out, request.command, None, source, {**finished, MAJORITY: [data.majority()]}, trees)
 
 
 def _wanted(request: Request) -> dict[Path, Job]:
@@ -151,6 +157,7 @@ def _wanted(request: Request) -> dict[Path, Job]:
     seeds = range(request.seed, request.seed + (request.seeds or SEEDS))
     here = [(job.model.encoder, job.seed) for job in begun.values() if not chosen]
     keys = [key for key in here if not request.encoder or key[0] in names] or list(product(names, seeds))
+    check_trust(request.out, [name for name, _ in keys], names)
     wanted = {}
     for name, seed in dict.fromkeys(keys):
         folder = request.out / f"{name.replace(':', '.')}-{seed}"
@@ -201,7 +208,8 @@ def _train(
         if not begun:
             fit.save(training)
         if not fit.fit(training, listeners, stop=stop):
-            say(f"Stopped at step {training.progress.step:,}; saved in {folder}: continue with --resume")
+            again = shlex.join(["onlstm", "logic", "--resume", "--out", str(folder.parent)])
+            say(f"Stopped at {training.where} of {folder.name}; saved: continue with {again}")
             return stop.received
         progress, model = training.progress, load_model(folder)
         row = Row(
@@ -214,6 +222,7 @@ def _train(
             parameters=sum(p.numel() for p in model.parameters()),
             settings=job.changed(),
             command=job.command,
+            trees=induced.of_encoder(model.encoder, induced.sample(data.test)),
             **Tested.of(test.operators, model.right(test)),
         )
         _save(folder, job.command, job.seed, job.source, {job.model.encoder: [row]})
@@ -221,7 +230,12 @@ def _train(
 
 
 def _save(
-    folder: Path, command: str, seed: int | None, source: Source, rows: Mapping[str, Sequence[Row]]
+    folder: Path,
+    command: str,
+    seed: int | None,
+    source: Source,
+    rows: Mapping[str, Sequence[Row]],
+    trees: Sequence[Induced] = (),
 ) -> Experiment:
     quoted = {
         row.row: {length: float(value) for length, value in row.values.items()}
@@ -229,7 +243,7 @@ def _save(
         if not row.source.startswith("measured")
     }
     name = source.path and Path(source.path).name
-    experiment = Experiment(data=replace(source, path=name), encoders=rows, published=quoted)
+    experiment = Experiment(data=replace(source, path=name), encoders=rows, published=quoted, trees=trees)
     about: Any = {"kind": "logic", "name": folder.name, "command": command, "seed": seed}
     about["seconds"] = sum(row.seconds for encoder in rows.values() for row in encoder)
     results.save(folder / "result.json", content=experiment.plain(), **about)
@@ -245,23 +259,28 @@ def evaluate(
         raise UserError(f"{', '.join(map(str, paths))}: no pairs to test")
     rows: dict[str, list[OtherRow]] = {}
     known, names = None, dict[str, str]()
-    for folder, job in jobs(run, encoders).items():
+    chosen = jobs(run, encoders)
+    check_trust(run, [job.model.encoder for job in chosen.values()], encoders)
+    for folder, job in chosen.items():
         if job.known != known:  # the first, or trained on other files
             known = job.known
             pairs, names = formulas.rename(read, say, known)
-            problems = Problems.of(pairs)
-        right = load_model(folder).right(problems)
+            problems, texts = Problems.of(pairs), induced.sample(pairs)
+        model = load_model(folder)
+        right, trees = model.right(problems), induced.of_encoder(model.encoder, texts)
         tested = Tested.of(problems.operators, right, range(13))
-        row = OtherRow(seed=job.seed, run=folder.name, accuracy=100 * float(right.mean()), **tested)
+        row = OtherRow(seed=job.seed, run=folder.name, accuracy=100 * float(right.mean()), trees=trees, **tested)
         rows.setdefault(job.model.encoder, []).append(row)
     wrong = sum(pair.truth != pair.relation for pair in pairs)
-    return Evaluation(files=list(map(str, paths)), renamed=names, wrong_labels=wrong, encoders=rows)
+    about: Any = {"files": list(map(str, paths)), "renamed": names, "wrong_labels": wrong}
+    return Evaluation(**about, encoders=rows, trees=induced.without_encoder(texts))
 
 
 def predict(run: Path, left: str, right: str, encoders: Sequence[str] = (), say: Say = lambda line: None) -> Prediction:
     """Return the relation of two formulas that the best classifier of a run (by validation) predicts."""
     asked = formulas.Pair.checked("#", left, right)
     chosen = jobs(run, encoders)
+    check_trust(run, [job.model.encoder for job in chosen.values()], encoders)
     rows = {folder: result(folder) for folder in chosen}
     folder = max(rows, key=lambda folder: row.valid if (row := rows[folder]) else -1.0)
     (pair,), names = formulas.rename([asked], say, chosen[folder].known)

@@ -5,10 +5,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from onlstm.draw import Line, curve
-from onlstm.paper.logic.content import LENGTHS, Evaluation, Experiment, Row
+from onlstm.paper.logic.content import LENGTHS, Evaluation, Experiment, Induced, Row
 from onlstm.paper.tables import NONE, Table, network, number
 
 _PUBLISHED_OPS = 6  # operators that the published models were trained on
+_NAMES = {"tree-lstm": "Tree-LSTM", "ordered-memory": "Ordered Memory", "gumbel-tree-lstm": "Gumbel Tree-LSTM"}
 Experiments = Mapping[str, Experiment]
 """By the name of the run or of the result file."""
 
@@ -43,6 +44,26 @@ def trainings(experiments: Experiments) -> Table:
             line += [_range([row.seconds_per_epoch for row in rows]), _range([row.valid for row in rows], 1)]
             lines.append([*line, "; ".join(dict.fromkeys(map(_settings, rows)))])
     return Table(head=[*head, "settings other than the authors'"], rows=lines)
+
+
+def trees(experiments: Mapping[str, Experiment | Evaluation]) -> Table:
+    """Return F1 of induced trees, the mean of the seeds, and of those without an encoder; no rows without results."""
+    lines: dict[tuple[str, ...], list[Induced]] = {}
+    for run, experiment in experiments.items():
+        for encoder, rows in experiment.encoders.items():
+            for tree in (tree for row in rows for tree in row.trees):
+                lines.setdefault((_name(encoder), run, str(tree.layer or ""), tree.decoder), []).append(tree)
+    for run, experiment in experiments.items():
+        for tree in experiment.trees:
+            lines.setdefault((tree.decoder, run, "", ""), []).append(tree)
+    head = ["trees", "result", "layer", "decoder", "F1", *map(str, LENGTHS)]
+    return Table(head=head, rows=[[*key, *_means(seeds)] for key, seeds in lines.items()])
+
+
+def _means(seeds: Sequence[Induced]) -> list[str]:
+    columns = [[tree.f1 for tree in seeds], *([tree.by_length.get(str(n)) for tree in seeds] for n in LENGTHS)]
+    values = [[value for value in column if value is not None] for column in columns]
+    return [number(statistics.fmean(column)) if column else NONE for column in values]
 
 
 def others(evaluation: Evaluation) -> Table:
@@ -85,7 +106,7 @@ def _encoders(experiments: Experiments) -> list[tuple[str, str, Sequence[Row]]]:
 
 
 def _name(encoder: str) -> str:
-    return "Tree-LSTM" if encoder == "tree-lstm" else network(encoder, ())
+    return _NAMES.get(encoder) or network(encoder, ())
 
 
 def _alike(published: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from onlstm.paper.logic.content import Experiment
-from onlstm.paper.logic.figure import accuracies, trainings
+from onlstm.paper.logic.figure import accuracies, trainings, trees
 from onlstm.paper.results import Result
 from onlstm.paper.tables import named
 
@@ -20,9 +20,16 @@ def summary(results: Results) -> list[str]:
 
 
 def details(results: Results) -> list[str]:
-    """Return how the models of each set of pairs were trained."""
-    groups = _by_pairs(results)
-    return [block for pairs, group in groups for block in (f"### {pairs}", trainings(_named(group)).markdown())]
+    """Return how the models of each set of pairs were trained, and the F1 of their trees."""
+    blocks = []
+    for pairs, group in _by_pairs(results):
+        blocks += [f"### {pairs}", trainings(_named(group)).markdown()]
+        if (table := trees(_named(group))).rows:
+            blocks += [
+                "F1 in % of trees against the formulas' brackets, by operators of the formula:",
+                table.markdown(),
+            ]
+    return blocks
 
 
 def commands(result: Result[Experiment]) -> list[str]:

@@ -1,0 +1,131 @@
+"""The encoder Ordered Memory: a stack of memory slots that soft attention over their height writes and erases.
+
+Shen et al. 2019, "Ordered Memory" (NeurIPS). A token x_t is put at some height of the stack: all that is below this
+height has been composed into one vector, and the token is composed with it and with everything above. The attention
+over heights p_t is soft, and its cumulative sums say how far a slot is written or erased.
+
+    code          paper            meaning
+    D, N          D, N             size of a slot, number of slots; slot N - 1 is the highest, the whole formula so far
+    x             x~_t             a token: its embedding, projected and normalised
+    M             M_t              memory: what stands left of the token at each height
+    M_hat         M^_t             candidate memory: the same, composed with the token
+    beta          β_t              scores of the heights
+    p             p_t              attention over the heights; its mode is the height of the split left of the token
+    up            π→_t             cumulative sums of p from the lowest slot: how far a slot has composed the token
+    down          π←_t             those from the highest: how far a slot is replaced by its candidate
+    g_v, g_h, g_c vg, hg, cg       gates of the cell: of the lower vector v, of the memory h, of the new content u
+
+A token reaches at most one slot deeper than the one before it, so after t tokens only the highest t slots are in use:
+`M` and `M_hat` have so many and grow, up to N. A formula that has ended leaves the batch, so nothing is padded.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from onlstm.paper.logic.config import ModelConfig
+from onlstm.paper.logic.embedded import Dropout, Encoder
+
+_OUT_OF_REACH = 1e-5
+"""A slot with less of the previous token above it than this has no attention at all (as in the authors' code)."""
+
+
+class Memory(NamedTuple):
+    """The state after a token, n slots in use."""
+
+    M: Float[Tensor, "B n D"]
+    M_hat: Float[Tensor, "B n D"]
+    p: Float[Tensor, "B n"]
+
+    def grown(self, x: Float[Tensor, "B D"], N: int) -> "Memory":
+        """Return the memory with one more slot, if there are not N: below the others, and with the last token in it."""
+        if self.p.shape[1] == N:
+            return self
+        M, M_hat = (torch.cat([x[:, None], slots], 1) for slots in (self.M, self.M_hat))
+        return Memory(M, M_hat, F.pad(self.p, (1, 0)))
+
+
+def attention(beta: Float[Tensor, "B n"], p_prev: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+    """Return p_t, in proportion to exp(β_t) where the previous token is above: its π→ of the next higher slot."""
+    reach = F.pad(p_prev.cumsum(-1)[:, 1:], (0, 1), value=1.0)  # the highest slot always
+    near = reach.clamp(min=_OUT_OF_REACH).log()
+    return (beta + near).masked_fill(reach < _OUT_OF_REACH, -torch.inf).softmax(-1)
+
+
+class GatedRecursiveCell(nn.Module):
+    """The composition of two vectors, σ(g_v) v + σ(g_h) h + σ(g_c) u, not yet normalised; 4 D hidden neurons."""
+
+    def __init__(self, D: int, dropout: float) -> None:
+        super().__init__()
+        self.gates = nn.Sequential(
+            Dropout(dropout), nn.Linear(2 * D, 4 * D), nn.ReLU(), Dropout(dropout), nn.Linear(4 * D, 4 * D)
+        )
+
+    def forward(self, v: Float[Tensor, "B D"], h: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        g_v, g_h, g_c, u = self.gates(torch.cat([v, h], -1)).chunk(4, -1)
+        composed: Tensor = g_v.sigmoid() * v + g_h.sigmoid() * h + g_c.sigmoid() * u
+        return composed
+
+
+class OrderedMemory(Encoder):
+    """The highest slot of the candidate memory after the last token of each formula."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        D, self.slots = self.size, config.slots
+        self.norm = nn.LayerNorm(D)  # of tokens and of what is composed: both go into the same slots
+        self.project = nn.Linear(config.embedding_size, D)
+        self.query, self.key = (
+            nn.Sequential(Dropout(config.dropout), nn.Linear(D, D), nn.LayerNorm(D)) for _ in range(2)
+        )
+        self.score = nn.Sequential(nn.ReLU(), Dropout(config.dropout), nn.Linear(D, 1))
+        self.cell = GatedRecursiveCell(D, config.dropout)
+
+    def forward(self, formulas: Sequence[Tensor]) -> Tensor:
+        return self.scan(formulas)[0]
+
+    def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
+        """Return the height of the split left of each token of formulas, longest first; 0 for the first token."""
+        with torch.no_grad():
+            steps = self.scan(formulas)[1]
+        N = steps[-1].shape[1]
+        modes = [[N - p.shape[1] + k for k in p.argmax(-1).tolist()] if p.shape[1] else [0] * len(p) for p in steps]
+        return [[modes[t][row] for t in range(len(ids))] for row, ids in enumerate(formulas)]
+
+    def scan(self, formulas: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Return the vectors (B, D) of formulas, longest first, and p of every token (rows that have not ended, n)."""
+        N = self.slots if self.training else 2 * self.slots
+        alive = [sum(len(ids) > t for ids in formulas) for t in range(len(formulas[0]))]
+        tokens = torch.cat([torch.stack([ids[t] for ids in formulas[:rows]]) for t, rows in enumerate(alive)])
+        x = self.norm(self.project(self.dropout(self.embedding(tokens)))).split(alive)
+        empty = x[0].new_zeros(alive[0], 0, self.size)
+        memory, top = Memory(empty, empty, empty[..., 0]), x[0]
+        steps, ended = [memory.p], []
+        for x_prev, x_t in pairwise(x):
+            rows = len(x_t)
+            ended.append(top[rows:])
+            before = Memory(*(part[:rows] for part in memory)).grown(x_prev[:rows], N)
+            memory = self.step(x_t, before)
+            top = memory.M_hat[:, -1]
+            steps.append(memory.p)
+        return torch.cat([top, *reversed(ended)]), steps
+
+    def step(self, x: Float[Tensor, "B D"], before: Memory) -> Memory:
+        """Return the memory after the token x."""
+        beta = self.score(self.query(x)[:, None] + self.key(before.M_hat))[..., 0] / self.size**0.5
+        p = attention(beta, before.p)
+        up = p.cumsum(-1)
+        down = p.flip(-1).cumsum(-1).flip(-1)
+        M = torch.lerp(before.M, before.M_hat, down[..., None])
+        M_hat, v = [], x
+        for k, share in enumerate(up.unbind(-1)):
+            (rows,) = (share > 0).nonzero(as_tuple=True)  # in the others the token is above this slot
+            composed = self.norm(self.cell(v[rows], M[rows, k]))
+            v = x.index_copy(0, rows, torch.lerp(x[rows], composed, share[rows, None]))
+            M_hat.append(v)
+        return Memory(M, torch.stack(M_hat, 1), p)
