@@ -1,0 +1,1 @@
+"""The playground: a page that runs a model in the browser, and what writes and serves it."""
