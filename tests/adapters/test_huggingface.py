@@ -30,6 +30,9 @@ KINDS = {
     "lstm": {"rnn": "lstm", "weight_dropout_scale": "inverted"},
     "mos": {"mos": 3},
     "adaptive": {"softmax": "adaptive", "tied": False},
+    "prpn": {"rnn": "prpn", "slots": 3, "lookback": 2},
+    "pointer": {"rnn": "lstm", "pointer": 3, "tied": False},
+    "characters": {"rnn": "rhn", "filters": (5, 3), "tied": False},
     "uneven": {"hidden_size": (12, 20, 16), "tied": False, "free_last_chunk": True},
 }
 
@@ -136,8 +139,8 @@ def test_what_the_mask_hides_is_not_read(runs, mask, kind):
     real = torch.tensor(mask)
     real[0, 3] = True  # something to read
     ids = sentences(*[7] * len(mask))[0]
-    start = torch.randn(len(mask), 2 * sum(made.lm.config.sizes), dtype=torch.float64)
     with torch.no_grad():
+        start = made(ids.flip(1)).state
         found = made(ids, attention_mask=real.long(), state=start)
         for k, chosen in enumerate(real):
             if not chosen.any():
@@ -293,7 +296,7 @@ def test_mistakes_are_told_in_one_line(runs, tmp_path):
         r"already there; name a new": lambda: hf.export(runs / "tied", runs),
         r"cannot write .*file/out": lambda: hf.export(runs / "tied", runs / "tied" / "config.json" / "file" / "out"),
         r"model.chunk_size 5: .* nearest that work": lambda: hf.OnlstmConfig(hidden_size=12, chunk_size=5, tied=False),
-        r"model.rnn gru": lambda: hf.OnlstmConfig(rnn="gru"),
+        r"model: rnn: .* not .gru.": lambda: hf.OnlstmConfig(rnn="gru"),
         r"attention_mask \(2, 3\): \(2, 4\) is needed": lambda: made(ids, attention_mask=torch.ones(2, 3)),
         r"state \(2, 5\): \(2, 40\) is needed": lambda: made(ids, state=torch.ones(2, 5)),
         r"input_ids: nothing to read": lambda: made(ids, attention_mask=torch.zeros(2, 4)),
