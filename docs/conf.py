@@ -2,11 +2,12 @@
 
 import posixpath
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from sphinx.application import Sphinx
 
 import onlstm
+from onlstm.playground.export import write
 
 project = "onlstm"
 release = version = onlstm.__version__
@@ -83,7 +84,14 @@ def _on_docstring(app: Sphinx, what: str, name: str, thing: object, options: obj
             lines.append(line)
 
 
+def _on_finish(app: Sphinx, error: Exception | None) -> None:
+    """Write the playground that a page embeds."""
+    if not error and app.builder.format == "html":
+        write(["en-small", "en"], Path(app.outdir) / "playground")
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("build-finished", _on_finish)
     app.connect("autodoc-process-docstring", _on_docstring)
     app.connect("source-read", _on_source)
     app.connect("include-read", _on_include)

@@ -24,7 +24,7 @@ The package has three storeys, and imports go down only: `cli` (the commands) us
 article), which uses the library (everything else). Start with `cell.py`: it is the paper.
 
 """
-_KINDS = {".py", ".cpp", ".h", ".yaml"}
+_KINDS = {".py", ".cpp", ".h", ".js", ".yaml"}
 _SENTENCE_END = re.compile(r"(?<=[.?])\s+(?=[A-Z`\"])")
 _MARKS = re.compile(r"(?P<code>`[^`]*`)|(?P<option>--[a-z][\w.-]*\w)|[<>]|(?<=[/ (])\*(?=\.)")
 
