@@ -1,5 +1,6 @@
 """What all tests share: one thread, the same examples each time, ../shared; a `data` test may not skip quietly."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 
 settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("fuzz", max_examples=int(os.environ.get("ONLSTM_EXAMPLES", "20000")), deadline=None)
 
 
 def pytest_configure(config):

@@ -4,7 +4,9 @@ import random
 import re
 
 import pytest
+import yaml
 
+from onlstm import recipe
 from onlstm.paper.demo.grammar import Grammar
 from onlstm.trees.tree import read_brackets
 from pages import run_page
@@ -25,10 +27,13 @@ TINY = [
 
 def tiny(words):
     """Train the smallest network for one epoch."""
+    if words[0] == "reproduce":
+        return [word if word != "quick" else "tiniest.yaml" for word in words]
     if words[0] != "train":
         return words
     at = words.index("--recipe")
-    return [*words[:at], *TINY, *words[at + 2 :]]
+    settings = TINY[:-2] if "lstm" in words else TINY  # an LSTM has no chunks
+    return [*words[:at], *settings, *words[at + 2 :]]
 
 
 @pytest.fixture
@@ -63,6 +68,13 @@ def test_distances(tmp_path):
     assert "<svg" in (tmp_path / "tree.svg").read_text()
 
 
+def test_spacy(tmp_path):
+    pytest.importorskip("spacy", reason="needs the extra spacy", exc_type=ImportError)
+    page = run_page("howto/spacy.md", tmp_path)
+    assert len(page.names["noun_phrase"]._.labels) == 1
+    assert "<svg" in (tmp_path / "tree.svg").read_text()
+
+
 def test_language(folder):
     page = run_page("howto/language.md", folder, tiny)
     assert len((folder / "trees.txt").read_text().splitlines()) == 300
@@ -80,3 +92,21 @@ def test_table2(folder):
     assert [len(tree.words) for tree in trees] == [len(line.split()) for line in lines]
     assert (folder / "runs" / "table2.json").exists()
     assert "forest" in (folder / "figure.tex").read_text()
+
+
+def test_report(folder):
+    settings = {key: value for key, value in recipe.read("tiny").items() if key in ("text", "model", "train")}
+    settings["model"] |= {"embedding_size": 16, "hidden_size": 16, "chunk_size": 4}
+    settings["train"]["epochs"] = 1
+    (folder / "tiniest.yaml").write_text(yaml.safe_dump(settings))
+    page = run_page("howto/report.md", folder, tiny)
+    assert "best on dev.mrg" in page.output("evaluate runs/onlstm runs/lstm")
+    written = (folder / "RESULTS.md").read_text()
+    assert "## Table 1: language modelling" in written
+    assert "## Table 2: unsupervised parsing" in written
+    assert "- lstm: `onlstm train text.txt" in written
+    assert (
+        "- parsing: `onlstm evaluate runs/onlstm runs/lstm test.mrg --dev dev.mrg --out runs/parsing.json`" in written
+    )
+    assert "[3/3] onlstm evaluate runs/own/onlstm runs/own/lstm test.mrg --dev dev.mrg" in page.output("reproduce")
+    assert (folder / "runs" / "own" / "table2" / "table2.md").exists()

@@ -81,7 +81,7 @@ def test_updates_are_the_mean_of_the_gates_and_fall_with_rank(free):
         for k, layer in enumerate(made.layers):
             forget, input = (gate[0, 1:, 0] for gate in layer.gates(x))
             totals[k] = totals[k] + (1 - forget * (1 - input)).sum(0).detach().numpy()
-            x, _ = layer(x)
+            x = layer.scan(x).output
     for total, frequency in zip(totals, found.updates, strict=True):
         assert frequency == pytest.approx(total / found.words, abs=1e-9)
         assert list(frequency) == sorted(frequency, reverse=True)

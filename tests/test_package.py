@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 
 import onlstm
 
@@ -32,8 +33,19 @@ def test_constraints_pin_every_dependency_and_torch_without_a_local_suffix():
     pins = dict(line.split("==") for line in lines)
     assert pins["torch"] == "2.13.0"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = {"hf", "nltk", "log", "onnx", "docs", "referees", "dev"}
+    extras = {"hf", "hf-suite", "spacy", "nltk", "log", "onnx", "browser", "docs", "referees", "dev"}
     assert set(project["optional-dependencies"]) == extras
     wanted = list(chain(project["dependencies"], *project["optional-dependencies"].values()))
     names = {re.match(r"[\w-]+", item).group(0).lower() for item in wanted}
-    assert names <= set(pins)
+    assert names | {"build", "twine"} <= set(pins)
+
+
+def test_the_citation_has_the_version_and_the_workflow_the_pythons():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == onlstm.__version__
+    assert citation["license"] == project["license"]
+    job = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]
+    declared = [name.split(" :: ")[-1] for name in project["classifiers"] if ":: Python ::" in name]
+    assert job["strategy"]["matrix"]["python"] == declared
+    assert {"run": ".ci/run"} in job["steps"]

@@ -45,7 +45,21 @@ def test_the_command_line_reads_a_recipe_as_the_library_does(name):
 
 def test_the_recipes_are_there():
     names = ["en-small", "ptb-paper", "ptb-paper-lstm", "quick", "syneval-paper", "syneval-small", "tiny", "wikitext2"]
-    assert recipe.names() == names
+    table_1 = ["gal-variational", "inan-augmented", "kim-charcnn", "melis-skip", "mos", "pointer-sentinel", "prpn-lm"]
+    table_1 += ["prpn-up", "table1-small", "zaremba-large", "zaremba-medium", "zilly-rhn", "zoph-nas"]
+    assert recipe.names() == sorted(names + table_1)
+
+
+def test_settings_of_another_network_are_refused_where_they_are_asked_for(tmp_path):
+    message = r"model.chunk_size: not a setting of rnn lstm; only of onlstm$"
+    with pytest.raises(UserError, match=f"^{message}"):
+        settings("--model.rnn", "lstm", "--model.chunk-size", "4")
+    (tmp_path / "mine.yaml").write_text("model: {rnn: lstm, chunk_size: 4}")
+    with pytest.raises(UserError, match=message):
+        recipe.read(str(tmp_path / "mine.yaml"))
+    assert (
+        settings("--recipe", "quick", "--model.rnn", "lstm")["model"].rnn == "lstm"
+    )  # the recipe's chunks do not count
 
 
 def test_ptb_paper_is_the_default_of_the_configurations():

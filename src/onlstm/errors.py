@@ -1,6 +1,7 @@
 """The one exception for a user's mistake, which the command line prints before it exits with 2; and checks."""
 
 import difflib
+import math
 from collections.abc import Collection
 
 
@@ -8,10 +9,16 @@ class UserError(Exception):
     """A mistake the user can mend; the message names the file, line or setting and the way out."""
 
 
-def nearest(name: str, known: Collection[str], prefix: str = "") -> str:
-    """Return a hint at the known name that is most like `name`, or at all of them."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {prefix}{near[0]}?" if near else "there are " + ", ".join(prefix + k for k in known)
+def nearest(name: str, known: Collection[str], *, choices: bool = False) -> str:
+    """Return a hint at the known name that is most like `name`; at all of them if there is none, or for `choices`.
+
+    >>> nearest("tabel9", ["table1", "figure-a1"], choices=True)
+    'did you mean table1? There are table1, figure-a1'
+    """
+    near, every = difflib.get_close_matches(name, known, n=1, cutoff=0.5), ", ".join(known)
+    if not near:
+        return f"there are {every}"
+    return f"did you mean {near[0]}?" + (f" There are {every}" if choices else "")
 
 
 def at_least(settings: object, prefix: str, **limits: float) -> None:
@@ -29,6 +36,19 @@ def at_least_one(**options: int) -> None:
             raise UserError(f"{name} {value}: at least 1 is needed")
 
 
+def at_most(**options: tuple[float, float]) -> None:
+    """Raise a `UserError` that names the first option above its limit; each has its value and that."""
+    for name, (value, limit) in options.items():
+        if value > limit:
+            raise UserError(f"{name} {value}: at most {limit:,} is possible")
+
+
+def check_seed(seed: int, name: str = "seed") -> None:
+    """Raise a `UserError` unless every generator of random numbers takes the seed."""
+    if not 0 <= seed < 2**63:
+        raise UserError(f"{name} {seed}: a number from 0 to below 2**63 is needed")
+
+
 def one_of(name: str, value: object, known: Collection[str]) -> None:
     """Raise a `UserError` unless `value` is one of the known words."""
     if value not in known:
@@ -41,7 +61,8 @@ def nearest_divisors(divisor: int, *sizes: int) -> list[int] | None:
     >>> nearest_divisors(12, 1150), nearest_divisors(10, 1150, 400)
     ([10, 23], None)
     """
-    divisors = [k for k in range(1, min(sizes)) if not any(size % k for size in sizes)]
+    common = math.gcd(*sizes)
+    divisors = [k for k in range(1, min(common + 1, *sizes)) if not common % k]
     if divisor in divisors:
         return None
     return [k for k in divisors if k < divisor][-1:] + [k for k in divisors if k > divisor][:1]

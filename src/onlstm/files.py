@@ -3,8 +3,9 @@
 import json
 import math
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -52,6 +53,8 @@ def write(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> No
                 os.fsync(file.fileno())
                 temporary.replace(path)
     except OSError as error:
+        if stream and isinstance(error, BrokenPipeError):  # nobody reads it any longer
+            raise
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
         if not stream:
@@ -65,6 +68,20 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {path}: {error.strerror}") from None
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Let a folder be filled that is empty or not there; if that fails, it is again as it was."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        if missing:
+            shutil.rmtree(missing[-1], ignore_errors=True)
+        for item in path.iterdir() if path.is_dir() else ():
+            shutil.rmtree(item) if item.is_dir() else item.unlink(missing_ok=True)
+        raise
 
 
 def remove_temporary(folder: Path, *names: str) -> None:

@@ -16,9 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from onlstm import __version__, files
+from onlstm import __version__, files, memory
 from onlstm.errors import UserError
 from onlstm.models import locate, names
+from onlstm.records import from_json
 from onlstm.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
@@ -56,8 +57,8 @@ def save_description(folder: Path, kind: Kind, config: Any, tokenizer: Tokenizer
 
 def save_weights(folder: Path, tensors: Mapping[str, Tensor], *, half: bool = False) -> None:
     """Write the weights alone; with `half`, in half precision."""
-    dtype = torch.float16 if half else None
-    stored = {name: value.detach().to("cpu", dtype).contiguous() for name, value in tensors.items()}
+    on_cpu = {name: value.detach().to("cpu").contiguous() for name, value in tensors.items()}
+    stored = {name: value.half() if half and value.is_floating_point() else value for name, value in on_cpu.items()}
     files.write(folder / WEIGHTS, save(stored, {"sha256": _digest(stored)}))  # one entry: their order is random
 
 
@@ -83,7 +84,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
         model.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         first = next(iter(str(error).splitlines()[1:]), str(error)).strip()
-        raise UserError(f"{folder / WEIGHTS}: does not fit {CONFIG}: {first}") from None
+        raise UserError(f"{folder / WEIGHTS}: does not fit {CONFIG}: {first:.200}") from None
 
 
 def kind_of(folder: Path) -> Kind:
@@ -102,7 +103,7 @@ def read_config(folder: Path) -> Mapping[str, Any]:
         there = ", ".join(sorted(item.name for item in folder.iterdir())[:5]) or "nothing"
         raise UserError(f"{folder}: not a model folder: no {CONFIG} (there is {there})")
     try:
-        description: Mapping[str, Any] = json.loads(path.read_text())
+        description: Mapping[str, Any] = from_json(path.read_text())
         version = description["format_version"]
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path}: damaged, or not written by onlstm") from None
@@ -114,6 +115,7 @@ def read_config(folder: Path) -> Mapping[str, Any]:
 def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"{path}: missing; the folder has no weights (was training cut off before its first epoch?)")
+    memory.check(path.stat().st_size, str(path), "use a machine with more of it")
     try:
         with safe_open(path, framework="pt") as file:
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -122,7 +124,8 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: truncated or not a safetensors file ({error}); copy it again") from None
     if digest != _digest(tensors):
         raise UserError(f"{path}: damaged: its SHA-256 is not the one it was saved with; copy it again")
-    kinds = {name: torch.promote_types(value.dtype, torch.float32) for name, value in tensors.items()}
+    least = {name: torch.int32 if value.dtype == torch.int32 else torch.float32 for name, value in tensors.items()}
+    kinds = {name: torch.promote_types(value.dtype, least[name]) for name, value in tensors.items()}
     return {name: value.to(kinds[name], copy=True) for name, value in tensors.items()}  # the file's are not aligned
 
 

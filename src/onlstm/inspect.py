@@ -5,6 +5,7 @@ it. `onlstm inspect` prints the result.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -92,6 +93,8 @@ class Inspection:
     sentences: int
     """Lines with words that were read."""
     words: int
+    unknown: int
+    """How many of them the model does not know."""
     cut: int
     """Lines of more than `LONGEST` words, of which only these are read."""
     more: bool
@@ -132,11 +135,12 @@ def inspect(
     (5, ('Dogs', 'bark', 'loudly'), [4, 4, 2])
     """
     tokenizer, config = tokenizer_of(model), model.config
+    config.require_distances()
     layers = layer_numbers(layer, config)
     at_least_one(sentence=sentence, limit=limit)
     tokenised = (words_and_ids(tokenizer, line) for line in lines)
     with_words = (pair for pair in tokenised if pair[1])
-    text = list(islice(with_words, limit))
+    text = list(islice(with_words, min(limit, sys.maxsize)))
     if not text:
         raise UserError("no words to inspect: the text is empty, or of punctuation alone")
     if sentence > len(text):
@@ -147,11 +151,12 @@ def inspect(
     return Inspection(
         sentences=len(text),
         words=sum(d.shape[-1] for d in distances),
+        unknown=sum(ids[:LONGEST].count(tokenizer.unk_id) for _, ids in text),
         cut=sum(len(ids) > LONGEST for _, ids in text),
         more=next(with_words, None) is not None,
         spreads=tuple(
             _spread(config, k + 1, gate, [d[k, side] for d in distances])
-            for k in range(config.num_layers)
+            for k in range(config.distance_layers)
             for side, gate in enumerate(("forget", "input"))
         ),
         updates=updates,

@@ -6,8 +6,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from onlstm.errors import UserError, nearest
-from onlstm.lm.config import LMConfig
+from onlstm.errors import UserError, check_seed, nearest
+from onlstm.lm.config import LMConfig, check_settings
 from onlstm.records import from_yaml, typed
 from onlstm.text.config import TextConfig
 from onlstm.train.config import TrainConfig
@@ -38,8 +38,7 @@ class Recipe:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed {self.seed}: a number from 0 to below 2**63 is needed")
+        check_seed(self.seed)
         if self.model.vocab_size:
             raise UserError("model.vocab_size: comes from the text; set text.vocab_size")
 
@@ -75,7 +74,7 @@ def read(name: str) -> Settings:
     elif name in names():
         text = (resources.files("onlstm") / "recipes" / f"{name}.yaml").read_text()
     else:
-        raise UserError(f"recipe {name}: no such recipe; {nearest(name, names())}")
+        raise UserError(f"recipe {name}: no such recipe; {nearest(name, names(), choices=True)}")
     settings = from_yaml(text, name)
     if not isinstance(settings, dict):
         raise UserError(f"{name}: a recipe has the keys text, model and train")
@@ -85,4 +84,9 @@ def read(name: str) -> Settings:
             raise UserError(f"{name}: {key}: no such setting; {nearest(str(key), known)}")
         if key in ("text", "model", "train") and not isinstance(value, dict):
             raise UserError(f"{name}: {key} {value}: settings are needed, as in {key}: {{NAME: VALUE}}")
+    if "rnn" in (model := settings.get("model", {})):
+        try:
+            check_settings(str(model["rnn"]), model)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
     return {"name": path.stem, **settings}

@@ -12,6 +12,7 @@ import yaml
 from onlstm.errors import UserError, nearest
 
 Kind = TypeVar("Kind")
+_DEEPEST = 100
 _NAMES: Mapping[Any, str] = {
     Mapping: "a mapping",
     Sequence: "a list",
@@ -22,14 +23,39 @@ _NAMES: Mapping[Any, str] = {
 }
 
 
+def from_json(text: str) -> Any:
+    """Return what a JSON text holds; a `ValueError` if it is not JSON, or nested too deeply to work with."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if text.count("[") + text.count("{") > _DEEPEST and _is_deep(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
 def from_yaml(text: str, where: str, loader: type[yaml.BaseLoader] | type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
     """Return what a YAML text holds; or a `UserError` that names the line."""
     try:
-        return yaml.load(text, loader)
-    except (yaml.YAMLError, RecursionError) as error:
+        value = yaml.load(text, loader)
+    except RecursionError:
+        raise UserError(f"{where}: nested too deeply; are there brackets that are never closed?") from None
+    except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise UserError(f"{where}:{line}: not YAML: {problem}; texts with [ or : may need quotes") from None
+    if _is_deep(value):
+        raise UserError(f"{where}: nested too deeply; settings have a few levels")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether lists and mappings are nested more than `_DEEPEST` deep, as those that hold themselves are."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list))
+        level = list({id(part): part for parts in inner for part in parts}.values())
+    return bool(level)
 
 
 def plain(value: Any, *, sparse: bool = False) -> Any:
@@ -93,6 +119,7 @@ def _value(hint: Any, data: Any, where: str, strict: bool) -> Any:
     fits = data in arguments if origin is Literal else isinstance(data, scalars)
     if not fits or (isinstance(data, bool) and hint is not bool):
         many = f"a list of {len(arguments)}"
-        name = " or ".join(map(str, arguments)) if origin is Literal else _NAMES.get(origin, many)
+        choices = ", ".join(map(str, arguments)) if len(arguments) > 5 else " or ".join(map(str, arguments))
+        name = choices if origin is Literal else _NAMES.get(origin, many)
         raise UserError(f"{where}: {name} is needed, not {json.dumps(data):.40}")
     return data

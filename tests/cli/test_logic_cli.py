@@ -36,6 +36,9 @@ def test_keys_of_json(run):
             assert list(row["by_length"]) == [str(n) for n in range(1, 13)]
     assert [row["seed"] for row in found["encoders"]["onlstm"]] == [0, 1]
     assert found["published"]["LSTM"]["12"] == 69
+    assert [tree["decoder"] for tree in found["trees"]] == ["left", "right", "random"]
+    assert {tree["layer"] for row in found["encoders"]["onlstm"] for tree in row["trees"]} == {1}
+    assert not any(row["trees"] for row in found["encoders"]["lstm"])
     assert "epoch   1" in done.err
     saved = json.loads((out / "result.json").read_text())
     assert saved["kind"] == "logic"
@@ -48,7 +51,7 @@ def test_the_tables_have_what_was_trained_and_what_is_published(run):
     done = logic("--resume", "--out", out)
     assert done.code == 0
     assert "onlstm, seed 0: already finished" in done.out
-    trained, tested = ([line.split() for line in block.splitlines()] for block in done.out.split("\n\n"))
+    trained, tested, trees = ([line.split() for line in block.splitlines()] for block in done.out.split("\n\n"))
     assert [line[:4] for line in trained if line[0] in ("ON-LSTM", "LSTM")] == [
         ["ON-LSTM", "run", "0,", "1"],
         ["LSTM", "run", "0,", "1"],
@@ -57,6 +60,8 @@ def test_the_tables_have_what_was_trained_and_what_is_published(run):
     assert ["ON-LSTM", "run", "2", "1"] in [line[:4] for line in tested]
     assert ["ON-LSTM", "†", "published", *"––––––", "91", "87", "85", "81", "78", "75"] in tested
     assert [line[0] for line in tested].count("majority") == 1
+    assert [line[:4] for line in trees[1:3]] == [["ON-LSTM", "run", "1", decoder] for decoder in ("paper", "unbiased")]
+    assert [line[0] for line in trees[3:6]] == ["left", "right", "random"]
 
 
 def test_evaluation_of_other_files_says_what_was_renamed(run, tmp_path):
@@ -72,7 +77,10 @@ def test_evaluation_of_other_files_says_what_was_renamed(run, tmp_path):
     (row,) = found["encoders"]["lstm"]
     assert (row["seed"], row["n"], row["counts"]["1"], row["by_length"]["12"]) == (1, 3, 2, None)
     path.write_text("=\tp\tq\n")
-    assert "1 relations in the files are not those of the truth tables" in logic("--eval", out, path).out
+    text = logic("--eval", out, path).out
+    assert "1 relations in the files are not those of the truth tables" in text
+    assert "trees" in text
+    assert [tree["decoder"] for tree in found["trees"]] == ["left", "right", "random"]
 
 
 def test_prediction(run):
@@ -107,7 +115,7 @@ def test_prediction(run):
         (["--modle.size", "3", "--out", "NEW"], "Unknown option: --modle"),
         (["--seeds", "0", "--out", "NEW"], "--seeds 0: at least 1"),
         (["--epochs", "0", "--out", "NEW"], "train.epochs 0: at least 1"),
-        (["--seed", "-1", "--out", "NEW"], "--seed -1: at least 0"),
+        (["--seed", "-1", "--out", "NEW"], "--seed -1: a number from 0"),
         (["--pairs", "12", "--out", "NEW"], "pairs to train on"),
         (["--pairs", "0", "--out", "NEW"], "onlstm: --pairs 0: at least 1"),
         (["--max-train-ops", "-1", "--out", "NEW"], "--max-train-ops -1: at least 1"),

@@ -44,7 +44,12 @@ FILES = [  # every option that writes a file, over each kind of input of its com
     "agreement en-small sets --out sets/a.text",
     "report results --out results/a.json",
 ]
-FOLDERS = ["train texts --out texts", "induce texts --out texts", "convert text.txt --out texts"]
+FOLDERS = [
+    "train texts --out texts",
+    "induce texts --out texts",
+    "convert text.txt --out texts",
+    "playground --out texts",
+]
 NOTHING_REPLACED = {
     ("bench", "--out"),  # reads nothing
     ("demo", "--out"),  # adds report.html and a model to a folder

@@ -45,7 +45,7 @@ def text(tmp_path_factory):
 def finished(tmp_path_factory, text):
     """A run that was made by processes, and what was heard of it."""
     run, notes = tmp_path_factory.mktemp("induction") / "run", Notes()
-    small.planned(run, text, numbers=small.numbers(first_round=("plain", "tilted")))
+    small.planned(run, text, numbers=small.numbers(round=("plain", "tilted")))
     return induce((), run, resume=True, keep=True, threads=2, listener=notes), notes
 
 

@@ -21,14 +21,15 @@ def epochs(plan):
     return {task.name: task.epochs for task in plan.tasks}
 
 
-def test_language_models_teach_the_first_round_and_each_round_the_next():
+def test_language_models_teach_the_first_round_and_all_grammars_so_far_the_next():
     names = {task.name: task for task in tasks(Settings(seeds=2, rounds=2), 2)}
     assert list(names)[:2] == ["language-model-1", "language-model-2"]
     assert names["round-1-plain-1"].needs == ()
     assert names["round-1-tilted-2"].needs == ("language-model-1", "language-model-2")
     first = tuple(name for name in names if name.startswith("round-1"))
-    assert names["round-2-tilted-1"].needs == first
-    assert names["final"].needs == tuple(name for name in names if name.startswith("round-2"))
+    assert names["round-2-tilted-2"].needs == first
+    assert names["round-2-plain-1"].needs == ()
+    assert names["final"].needs == tuple(name for name in names if name.startswith("round"))
     assert len({(task.kind == "language-model", task.seed) for task in names.values()}) == len(names)
 
 

@@ -105,10 +105,13 @@ def test_one_that_diverges_twice_is_given_up(finished, tmp_path, monkeypatch):
     assert not (folder_of(run, name) / checkpoint.NAME).exists()
 
 
-def test_a_teacher_reads_with_its_own_vocabulary(finished, tmp_path):
+@pytest.mark.parametrize(
+    "network", [{"num_layers": 3}, {"rnn": "prpn", "slots": 3, "lookback": 2}], ids=["onlstm", "prpn"]
+)
+def test_a_teacher_reads_with_its_own_vocabulary(finished, tmp_path, network):
     whole, _ = finished
     tokenizer = corpus.load(whole / "corpus").tokenizer
-    teacher = random_model(type(tokenizer).of_words(["sees", "cat", "the", "bird"]), num_layers=3)
+    teacher = random_model(type(tokenizer).of_words(["sees", "cat", "the", "bird"]), **network)
     teacher.save(tmp_path / "teacher")
     run = tmp_path / "run"
     plan = small.planned(run, small.write_text(tmp_path), teachers=(str(tmp_path / "teacher"),))

@@ -82,6 +82,7 @@ def test_a_compiler_that_fails_is_named(tmp_path):
     assert libraries(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_two_processes_may_build_at_once_and_a_third_finds_it_built(tmp_path):
     both = [start(environment(tmp_path)) for _ in range(2)]
     for process in both:

@@ -9,18 +9,23 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 
 import pytest
 import yaml
 
 from helpers import onlstm
 from onlstm.cli.main import app, joined, load_commands
+from onlstm.errors import UserError
 from onlstm.paper import report
 from onlstm.paper.demo.grammar import Grammar
 from onlstm.paper.logic.generate import generate
 from onlstm.paper.published import published
-from onlstm.paper.reproduce import Step, plan, targets
+from onlstm.paper.reproduce import Own, Step, plan, targets
 
 load_commands()
 SCALES = ("small", "paper")
@@ -56,7 +61,7 @@ def test_every_line_is_a_command_with_a_recipe_and_a_place_for_its_result(target
     for line in done.out.splitlines():
         name, *words = shlex.split(line)
         command, bound, _ = app.parse_args(list(joined(words)), exit_on_error=False, print_error=False)
-        assert (name, command.__name__) == ("onlstm", words[0])
+        assert (name, command.__name__) == ("onlstm", {"eval": "evaluate"}.get(words[0], words[0]))
         assert (bound.arguments.get("threads") or bound.arguments["options"].threads) == 1
         step = Step(words=tuple(words))
         assert step.out is None or step.out.parts[0] == "o u t"
@@ -69,8 +74,8 @@ def test_runs_are_shared_and_the_cost_is_said(tmp_path):
     plans = {(t, s): plan(t, s, tmp_path, tmp_path) for t in targets() for s in SCALES}
     assert all(each.cost for each in plans.values())
     for scale in SCALES:
-        first, *_ = plans["table1", scale].steps
-        assert first in plans["table2", scale].steps
+        first, *_ = plans["table2", scale].steps
+        assert scale == "small" or first in plans["table1", scale].steps
         assert first in plans["figure-a1", scale].steps
     seeds = [step for step in plans["table2", "paper"].steps if step.words[0] == "train"]
     assert len({step.out for step in seeds}) == 5
@@ -79,7 +84,29 @@ def test_runs_are_shared_and_the_cost_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["tabel1"], "reproduce tabel1: did you mean table1?"),
+        (
+            ["tabel9"],
+            "reproduce tabel9: did you mean table3? There are table1, table2, table3, figure-logic, figure-a1\n",
+        ),
+        (["table2", "--text", "{data}/ptb-lm"], "table2: name a treebank too: --treebank\n"),
+        (["table2", "--treebank", "x.mrg"], "--treebank: name your own text too: --text\n"),
+        (["table1", "--recipe", "quick"], "--recipe: name your own text too: --text\n"),
+        (["table1", "--text", "{data}/ptb-lm", "--treebank", "x.mrg"], "--treebank x.mrg: table1 reads none\n"),
+        (
+            ["figure-logic", "--text", "x"],
+            "--text: figure-logic is not made from text; table1, table2, table3, figure-a1",
+        ),
+        (["table1", "--text", "-"], "--text -: it is read more than once; name files\n"),
+        (["table1", "--text", "nowhere"], "--text nowhere: no such file or folder"),
+        (
+            ["table1", "--text", "{data}/ptb-lm", "--recipe", "qick"],
+            "--recipe qick: no such recipe; did you mean quick?",
+        ),
+        (["table2", "--text", "{data}/ptb-lm", "--treebank", "x.mrg"], "--treebank x.mrg: no such file or folder"),
+        (
+            ["table2", "--text", "{data}/ptb-lm", "--treebank", "{data}/ptb-lm/train.txt"],
+            "{data}/ptb-lm/train.txt: no trees of profile ptb",
+        ),
         (["table1", "--data", "nowhere"], "nowhere/ptb-lm: not there; needed: the Penn Treebank's text"),
         (
             ["table2", "--data", "{data}", "--scale", "paper"],
@@ -113,12 +140,49 @@ def test_what_is_done_is_not_done_again_and_what_was_begun_goes_on(tmp_path):
     assert Step(words=("draw", "x")).now() == ("draw", "x")
 
 
+def test_one_s_own_data_in_place_of_the_paper_s(data, tmp_path):
+    bank = data / "wsj-sample" / "wsj-sample-nltk-layout.zip"
+    own = Own(text=("a.txt", "b c.txt"), recipe="quick", treebank=bank, dev=bank)
+    made = plan("table2", "small", data, tmp_path / "out", 1, own)
+    train, lstm, evaluate = (step.words for step in made.steps)
+    threads = ("--threads", "1")
+    assert train == ("train", "a.txt", "b c.txt", "--recipe", "quick", "--out", f"{tmp_path}/out/onlstm", *threads)
+    assert lstm[3:7] == ("--recipe", "quick", "--model.rnn", "lstm")
+    assert evaluate[:6] == ("evaluate", f"{tmp_path}/out/onlstm", f"{tmp_path}/out/lstm", str(bank), "--dev", str(bank))
+    assert evaluate[7] == f"{tmp_path}/out/table2/wsj-sample-nltk-layout.json"
+    alone = plan("table2", "small", data, tmp_path / "out", own=replace(own, dev=None))
+    assert "--dev" not in alone.steps[-1].words
+    assert (made.data, alone.kind) == ({}, "parsing")
+    first, *_ = plan("figure-a1", "small", data, tmp_path / "out", 1, replace(own, dev=None)).steps
+    assert first == made.steps[0]
+
+
+def test_results_of_other_data_are_not_taken_for_these(data, tmp_path):
+    text, other = data / "ptb-lm" / "train.txt", data / "ptb-lm" / "valid.txt"
+    out = tmp_path / "out"
+    mine = plan("table1", "small", data, out, own=Own(text=(str(text),), recipe="quick"))
+    mine.check()
+    mine.begin()
+    mine.check()
+    for own in (Own(text=(str(other),), recipe="quick"), Own(text=(str(text),), recipe="tiny")):
+        with pytest.raises(
+            UserError, match=r"its runs have another text or recipe \(.*train\.txt\); name another --out"
+        ):
+            plan("table1", "small", data, out, own=own).check()
+    (out / "onlstm").mkdir()
+    words = " ".join(mine.steps[0].words)
+    for command, fits in ((f"onlstm {words} --threads 2", True), (f"onlstm {words} --seed 1", False)):
+        (out / "onlstm" / "result.json").write_text(json.dumps({"format_version": 1, "command": command}))
+        with nullcontext() if fits else pytest.raises(UserError, match="the result of another command"):
+            plan("table1", "small", data, out, 1, mine.own).check()
+
+
 @pytest.fixture(scope="module")
 def begun(data, tmp_path_factory):
     """What Ctrl-C in the first training leaves, and the options to go on with."""
     out = tmp_path_factory.mktemp("reproduced") / "out"
     args = ["--data", data, "--threads", "1", "--out", out]
-    command = [sys.executable, "-m", "onlstm", "reproduce", "table1", *args]
+    command = [sys.executable, "-m", "onlstm", "reproduce", "table2", *args]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         while not (out / "ptb-quick-onlstm" / "trainer.pt").exists():
             assert child.poll() is None
@@ -128,7 +192,8 @@ def begun(data, tmp_path_factory):
     assert child.returncode == 130
     assert b"Traceback" not in errors
     assert b"onlstm: stopped; the same command continues from here\n" in errors
-    assert b"[2/2]" not in said
+    assert b"Still missing: ptb-quick-onlstm, ptb-quick-lstm, wsj-sample.json" in said
+    assert b"[2/3]" not in said
     assert not (out / "ptb-quick-onlstm" / "result.json").exists()
     return args
 
@@ -136,25 +201,23 @@ def begun(data, tmp_path_factory):
 def test_an_interrupt_loses_nothing_and_the_end_is_tables_and_a_figure(begun, data):
     """The recipes of the small scale, on a text of 50 sentences."""
     out = begun[-1]
-    done = onlstm("reproduce", "table1", *begun)
+    done = onlstm("reproduce", "table2", *begun)
     assert done.code == 0, done.err
     assert done.out.count("Continuing from step") == 1
-    page = (out / "table1" / "table1.md").read_text()
+    page = (out / "table2" / "table2.md").read_text()
     assert page in done.out
     result = json.loads((out / "ptb-quick-lstm" / "result.json").read_text())
-    assert f" {result['numbers']['test_perplexity']:.2f} | ptb-quick-lstm " in page
-    assert "56.17 ± 0.12" in page
-    assert "unsupervised parsing" not in page
+    assert "49.4" in page
     assert result["command"].startswith(f"onlstm train {data}/ptb-lm --recipe quick")
-    again = onlstm("reproduce", "table1", *begun)
-    assert again.out.count("(finished)") == 2
+    again = onlstm("reproduce", "table2", *begun)
+    assert again.out.count("(finished)") == 3
     assert page in again.out
     parsing = onlstm("reproduce", "table2", *begun, "--json")
     found = json.loads(parsing.out)
     assert (found["command"], found["target"], found["scale"]) == ("reproduce", "table2", "small")
     assert found["results"]["wsj-sample"]["treebank"]["sentences"] == 130
     assert len(found["published"]) == len(published())
-    assert parsing.err.count("(finished)") == 2
+    assert parsing.err.count("(finished)") == 3
     figure = onlstm("reproduce", "figure-a1", *begun)
     assert figure.code == 0, figure.err
     assert figure.out.count("\ngold\n") == 6
@@ -193,3 +256,33 @@ def test_the_file_names_only_what_there_is():
         if f"{{{name}}}" in str(described[target][scale])
     }
     assert used == set(described["data"])
+
+
+def test_table_1_at_one_budget(data, tmp_path, monkeypatch):
+    """Two rows of tiny networks: rates are tried, the best is trained for the time, published rows stand beside."""
+    from onlstm.paper import reproduce
+
+    described = deepcopy(reproduce.bundled("reproduce.yaml"))
+    small = described["table1"]["small"]
+    assert list(small["rows"]) == [Path(line.split()[-1]).name for line in small["steps"] if line.startswith("train")]
+    known = {row.row for row in published("language-modelling")}
+    assert set(small["rows"].values()) <= known | {""}
+    tiny = "--model.embedding-size 8 --model.hidden-size 8 --model.num-layers 1 --minutes 0.001"
+    train = "train {ptb} --recipe table1-small --try-lr 2e-3 8e-3"
+    small["steps"] = [f"{train} --model.rnn {rnn} {tiny} --out {{out}}/table1-{rnn}" for rnn in ("rhn", "nas")]
+    monkeypatch.setattr(reproduce, "bundled", lambda name: described)
+    args = ["--data", data, "--threads", 1, "--out", tmp_path / "out"]
+    done = onlstm("reproduce", "table1", *args)
+    assert done.code == 0, done.err
+    assert "Still missing: table1-rhn, table1-nas" in done.out
+    assert done.out.count("Trying learning rate") == 4
+    page = (tmp_path / "out" / "table1" / "table1.md").read_text()
+    result = json.loads((tmp_path / "out" / "table1-nas" / "result.json").read_text())
+    assert {trial["lr"] for trial in result["grid"]} == {0.002, 0.008}
+    line = next(line for line in page.splitlines() if "NAS Cell (tied)" in line and "nas 8→8" in line)
+    assert line.split("|")[-4:-1] == [" 54M ", " – ", " 62.4 "] or "62.4" in line
+    assert f"{result['numbers']['test_perplexity']:.2f}" in line
+    assert "| ON-LSTM, 3-layer (tied) " in page
+    again = onlstm("reproduce", "table1", *args)
+    assert again.out.count("(finished)") == 2
+    assert not (tmp_path / "out" / "table1-nas.trials" / "lr-0.002").exists()

@@ -93,5 +93,5 @@ def test_a_broken_file_is_refused_by_name(tmp_path, content):
 @pytest.mark.parametrize("folder", [".", "nowhere"])
 def test_no_results_say_how_to_get_some(tmp_path, folder):
     (tmp_path / ".half.json").write_text("{")  # another program's temporary file
-    with pytest.raises(UserError, match=r"no results \(\*\.json\) there; get some with `onlstm train"):
+    with pytest.raises(UserError, match=r"no results \(\*\.json\) there; make some: `onlstm train"):
         load(tmp_path / folder, {})

@@ -250,7 +250,7 @@ def test_a_bad_line_is_named_or_left_out():
         ({"layer": [1, 9]}, "^layer '9': there are 1"),
         ({"layer": 1.5}, "^layer '1.5': there are 1"),
         ({"decoder": "best"}, r"^decoder 'best': there are paper, unbiased$"),
-        ({"gates": "output"}, r"^gates 'output': there are forget, input, lstm$"),
+        ({"gates": "output"}, r"^gates 'output': there are forget, input, lstm, own$"),
         ({"words_at_once": 0}, r"^words_at_once 0: at least 1 is needed$"),
     ],
 )

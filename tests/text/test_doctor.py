@@ -70,6 +70,7 @@ def test_with_the_tokenizer_of_a_run(tmp_path):
 
 COMPLAINTS = {
     "latin1": ("the caf\xe9 is\n".encode("latin1") * 9, {}, "text.txt:1: not UTF-8 (byte 0xe9 at column 8)"),
+    "nul": (b"the cat\nd\0g\n", {}, "text.txt:2: not text (a NUL byte at column 2)"),
     "utf-16": ("the caf\xe9 is\n".encode("utf-16"), {}, "text.txt:1: not UTF-8"),
     "archive": (lzma.compress(bytes(range(256)) * 99)[:99], {}, "text.txt: broken or truncated archive"),
     "empty": (b"", {}, "text.txt: empty"),
@@ -86,6 +87,7 @@ COMPLAINTS = {
     "upper": ([line.upper() for line in SENTENCES], {"profile": "pretokenized"}, "upper case only"),
     "thai": (["สวัสดีครับผมชื่อสมชาย"] * 9, {}, "a script without spaces"),
     "chinese": (["我们今天去公园看花。"] * 9, {}, "a script without spaces"),
+    "segmented": (["我们 今天 去 公园 看 花 。"] * 9, {"profile": "generic"}, "(spaces stand between Chinese"),
     "control": (["fine", "bad\x07 one"], {}, "control characters in 1 line, first in"),
     "html": (["<p>Hello there</p>"], {}, "HTML or XML tags"),
     "entities": (["Tom &amp; Jerry ran"], {}, "HTML entities"),

@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
-from onlstm.text.sources import find_sources, parts_of_lines, read_blocks, read_inputs, read_lines, text_files
+from onlstm.text.sources import (
+    find_sources,
+    parts_of_lines,
+    read_blocks,
+    read_inputs,
+    read_lines,
+    suitable_profile,
+    text_files,
+)
 
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 
@@ -142,3 +150,41 @@ def test_archives_and_broken_links_are_no_text(tmp_path):
     (folder / "no-suffix").unlink()
     with pytest.raises(UserError, match=r"no text file in this folder, but archives such as a.zip; unpack them$"):
         text_files([folder])
+
+
+TEXTS = {"en": "the cat sat .\nthe dog slept .\n", "zh": "我有一只猫。\n一天猫在睡觉，\n", "ru": "кошка спала\n"}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("kind", ["utf-16le", "utf-16be"])
+def test_utf16_without_a_mark_is_refused(tmp_path, text, kind):
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(kind))
+    for read in (read_lines, lambda path: read_inputs([path])):
+        with pytest.raises(UserError, match=f"a.txt: UTF-16 without a byte-order mark; convert it: iconv -f {kind} "):
+            list(read(path))
+
+
+def test_nul_bytes_are_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"the cat sat\nthe d\0og slept\n")
+    for read in (read_lines, lambda path: read_inputs([path])):
+        with pytest.raises(UserError, match=r"a.txt:2: not text \(a NUL byte at column 6\); delete it: tr -d '\\000'"):
+            list(read(path))
+
+
+SEGMENTED = {
+    "chinese": (["我 喜欢 猫 。", "猫 在 睡觉"], True),
+    "japanese": (["猫 が 好き です"], True),
+    "with English": (["我 用 Python 写 程序"], True),
+    "raw": (["我喜欢猫。 猫在睡觉，狗在跑", "猫在睡觉"], False),
+    "raw with full-width spaces": (["\u3000\u3000我喜欢猫，也喜欢狗。"], False),
+    "words in English": (["the characters 猫 and 狗 mean cat and dog"], False),
+}
+
+
+@pytest.mark.parametrize(("lines", "segmented"), SEGMENTED.values(), ids=SEGMENTED)
+def test_spaces_between_han_words_are_seen(lines, segmented):
+    profile, reason = suitable_profile(lines)
+    assert profile == ("pretokenized" if segmented else "generic")
+    assert (reason == "spaces stand between Chinese or Japanese words") == segmented

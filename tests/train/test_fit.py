@@ -3,6 +3,7 @@
 import json
 import math
 import resource
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.train import checkpoint
 from onlstm.train.averaging import schedule
-from onlstm.train.fit import Diverged, Stop, fit, restore, save, step
+from onlstm.train.fit import Diverged, Progress, Stop, Training, fit, restore, save, step
 from onlstm.train.language_model import LanguageModelTraining
 
 TRAIN, VALID = ids(60), ids(20, seed=1)
@@ -230,3 +231,19 @@ def test_the_log_says_what_happened_and_is_cut_back_on_resume(tmp_path):
     assert [r["step"] for r in records if r["event"] == "step"] == list(range(3, again.progress.step + 1, 3))
     assert [r["epoch"] for r in records if r["event"] == "epoch"] == [1, 2]
     assert records[-1]["valid_perplexity"] == pytest.approx(math.exp(again.progress.history[-1]))
+
+
+def test_how_far_a_training_is():
+    where = Training.where.fget
+    assert where(SimpleNamespace(progress=Progress(step=132), done=132 / 5600)) == "step 132 of 5,600 (2 %)"
+    assert where(SimpleNamespace(progress=Progress(), done=0.0)) == "step 0"
+
+
+def test_the_learning_rate_decays_after_some_epochs(tmp_path):
+    rates = {}
+    run = training(tmp_path / "run", averaging="none", vary_bptt=False, decay=0.5, decay_epoch=2)
+    assert fit(run, [lambda r: rates.setdefault(r.epoch, r.numbers["lr"]) if r.event != "epoch" else None])
+    assert rates == {1: 5.0, 2: 5.0, 3: 2.5, 4: 1.25}  # as Zaremba et al. (2014) do
+    for wrong in ({"decay": 0.0}, {"decay": 1.5}, {"decay_epoch": -1}, {"beta1": 1.0}):
+        with pytest.raises(UserError, match=f"^train.{next(iter(wrong))} "):
+            config(**wrong)

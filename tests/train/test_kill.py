@@ -129,7 +129,7 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(tmp_path, text, numb
     rest = process.stdout.read()
     process.stdout.close()
     assert process.wait() == code
-    assert "continue with --resume" in rest
+    assert "continue with onlstm train --resume --out " in rest
     assert not (out / "result.json").exists()
     subprocess.run(command(PLAIN, out), check=True, capture_output=True)
     assert ending(out) == undisturbed(tmp_path / "whole", text, 3)

@@ -45,9 +45,9 @@ def test_the_size_of_one_tree_is_limited(tmp_path, monkeypatch):
         read_treebank(path, strict=True)
 
 
-def zipped(path, text):
+def zipped(path, text, name="a.mrg"):
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a.mrg", text)
+        archive.writestr(name, text)
 
 
 def test_a_folder_of_different_treebanks_is_refused(tmp_path):
@@ -60,3 +60,12 @@ def test_a_folder_of_different_treebanks_is_refused(tmp_path):
     several = "several treebanks, by their profiles: a.zip (ptb), b.zip (ptb), c.zip (floresta)"
     assert str(error.value) == f"{tmp_path}: {several}; name one of them"
     assert len(read_treebank(tmp_path, profile="floresta").sentences) < 3
+
+
+def test_a_treebank_whose_files_are_named_otherwise_is_seen(tmp_path):
+    zipped(tmp_path / "a.zip", WOW)
+    zipped(tmp_path / "b.zip", "<corpus><body></body></corpus>", "b.xml")
+    with pytest.raises(UserError, match=r"several treebanks, by their profiles: a.zip \(ptb\), b.zip \(tiger\)"):
+        read_treebank(tmp_path)
+    zipped(tmp_path / "b.zip", "how it was made", "notes.pdf")
+    assert len(read_treebank(tmp_path).trees) == 1

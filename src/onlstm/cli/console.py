@@ -1,11 +1,13 @@
 """What commands print: JSON for machines, lines and tables for people, notices, and the one progress display."""
 
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, NamedTuple, TextIO
+from typing import Annotated, Any, NamedTuple, TextIO, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -13,13 +15,18 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from onlstm import __version__, files
+from onlstm.cli import streams
+from onlstm.errors import UserError
 from onlstm.records import plain
 
+T = TypeVar("T")
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
 _UNKNOWN = 0.3
 """The share of unknown words that is too much."""
-_FIRST, _EVERY = 5.0, 30.0
-"""Seconds before the first line of progress and between lines, when there is no terminal."""
+_FRAME = 0.1
+"""Seconds between two looks of the bar on a terminal."""
+_FIRST, _EVERY, _TICK = 5.0, 30.0, 2.0
+"""Without a terminal: seconds before the first line of progress, between lines, and between looks at the clock."""
 
 
 def many(text: str) -> Parameter:
@@ -30,7 +37,7 @@ def many(text: str) -> Parameter:
 def notice(line: str) -> None:
     """Print a line about the work, unless it is empty, to stderr."""
     if line:
-        print(line, file=sys.stderr, flush=True)
+        streams.show(line, sys.stderr)
 
 
 def warn_of_unknown(share: float, run: str, therefore: str) -> None:
@@ -44,7 +51,7 @@ def warn_of_unknown(share: float, run: str, therefore: str) -> None:
 
 def say(line: str, json: bool) -> None:
     """Print a line for people: to stdout, or to stderr if stdout is for JSON."""
-    print(line, file=sys.stderr if json else sys.stdout, flush=True)
+    streams.show(line, sys.stderr if json else sys.stdout)
 
 
 def put(rows: Iterable[str], out: Path | None) -> None:
@@ -53,7 +60,21 @@ def put(rows: Iterable[str], out: Path | None) -> None:
         files.write(out, lambda file: [file.write(f"{row}\n".encode()) for row in rows])
         return
     for row in rows:
-        print(row)
+        print(row, flush=True)
+
+
+@contextmanager
+def watched(records: Iterable[T], unit: str, total: int | None) -> Iterator[Iterator[T]]:
+    """Give the records, and show how far they are."""
+    with Progress(unit, total) as progress:
+
+        def counted() -> Iterator[T]:
+            progress.update(0)
+            for number, record in enumerate(records, 1):
+                yield record
+                progress.update(number)
+
+        yield counted()
 
 
 class Answer(NamedTuple):
@@ -74,52 +95,117 @@ class Answer(NamedTuple):
 
 
 class Progress:
-    """How far a command is: a bar on a terminal, elsewhere a line now and then with the share done and the time left.
+    """How far a command is: a bar on a terminal, elsewhere lines with the share done and the time left.
 
-    `unit` names what is counted; without one, `update` is given shares from 0 to 1.
+    Without a terminal there is a line at the start of much work and, from then on, at least one a minute, whether the
+    work reports or not. `unit` names what is counted, and `much` is how many are much; without a unit, `update` gets
+    shares from 0 to 1.
     """
 
-    def __init__(self, unit: str = "", total: float | None = None, *, stream: TextIO | None = None) -> None:
-        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
-        self._unit, self._total = unit, total if unit else 1.0
-        columns = (BarColumn(bar_width=20), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
-        self._bar = Bar(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
-        self._task = self._bar.add_task("", total=self._total, state="")
+    def __init__(
+        self, unit: str = "", total: float | None = None, *, much: int = 1000, stream: TextIO | None = None
+    ) -> None:
+        self._stream, self._much = stream or sys.stderr, much
+        self._unit, self._total, self._done, self._note = unit, total if unit else 1.0, 0.0, ""
+        self._bar = _bar(self._stream) if self._stream.isatty() else None
+        self._task = self._bar.add_task("", total=self._total, state="") if self._bar else None
+        self._entered = time.monotonic()
         self._begun: tuple[float, float] | None = None
         """How much was done at the first update, and when that was: what came before is no part of the work."""
-        self._next = 0.0
+        self._next, self._redrawn = self._entered + _EVERY, 0.0
+        self._ended = threading.Event()
 
     def __enter__(self) -> "Progress":
-        self._bar.start()
+        if self._bar:
+            self._bar.start()
+        else:
+            threading.Thread(target=self._watch, daemon=True).start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._bar.stop()
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        self._ended.set()
+        if self._bar:
+            self._bar.stop()
+        if kind and issubclass(kind, KeyboardInterrupt) and self._begun:
+            self.say(f"Stopped at {self.state}")
 
     def say(self, line: str) -> None:
-        """Print a line above the bar."""
-        self._console.print(line, markup=False)
+        """Print a line, above the bar if there is one."""
+        if self._bar:
+            self._bar.console.print(line, markup=False)
+        else:
+            streams.show(line, self._stream)
 
     def update(self, done: float, total: float | None = None, note: str = "") -> None:
         """Show how much is done, of `total` if that is known by now."""
         self._total = total if total is not None else self._total
         now = time.monotonic()
-        if not self._begun:
-            self._begun, self._next = (done, now), now + _FIRST
-        if self._bar.disable and now < self._next:
-            return
-        pace = (done - self._begun[0]) / max(now - self._begun[1], 1e-9)
-        state = self._state(done, pace)
-        if not self._bar.disable:
-            self._bar.update(self._task, completed=done, total=self._total, state=f"{state} {note}".strip())
-        else:
-            self._next = now + _EVERY
-            ending = f"{max(0.0, self._total - done) / pace / 60:.0f} min left" if self._total and pace else ""
-            self.say(", ".join(filter(None, (state, note, ending))))
+        if not self._begun or done < self._done:  # the first, or another part of the work
+            self._begun = done, now
+            self._next = now if (self._total or 0) >= self._much else now + _FIRST
+        self._done, self._note = done, note
+        if self._bar and self._task is not None:
+            if now < self._redrawn + _FRAME:
+                return
+            self._redrawn = now
+            state = " ".join(filter(None, (self.state, self._pace(now), note)))
+            self._bar.update(self._task, completed=done, total=self._total, state=state)
+        elif now >= self._next:
+            self._print(now)
 
-    def _state(self, done: float, pace: float) -> str:
-        share = f"{done / self._total:.0%}" if self._total else ""
+    def _watch(self) -> None:
+        """Print a line if there has been none for a while."""
+        with suppress(SystemExit, UserError):  # which the command meets itself
+            while not self._ended.wait(_TICK):
+                if (now := time.monotonic()) >= self._next + _TICK:  # the work itself comes first
+                    self._print(now)
+
+    def _print(self, now: float) -> None:
+        self._next = now + _EVERY
+        begun = self.state if self._begun else "working"
+        known = self._time_left(now) or f"{_duration(now - self._entered)} so far"
+        first = self._begun and self._begun[1] == now
+        self.say(", ".join(filter(None, (begun, self._pace(now), self._note, "" if first else known))))
+
+    @property
+    def state(self) -> str:
+        """How much is done."""
+        share = f"{100 * self._done / self._total:.0f} %" if self._total else ""
         if not self._unit:
             return share
-        of = f"{done:,.0f} of {self._total:,.0f}" if self._total else f"{done:,.0f}"
-        return f"{of} {self._unit}, {pace:,.0f}/s"
+        return (
+            f"{self._done:,.0f} of {self._total:,.0f} {self._unit} ({share})"
+            if share
+            else (f"{self._done:,.0f} {self._unit}")
+        )
+
+    def _speed(self, now: float) -> float:
+        if not self._begun:
+            return 0.0
+        return (self._done - self._begun[0]) / max(now - self._begun[1], 1e-9)
+
+    def _pace(self, now: float) -> str:
+        speed = self._speed(now)
+        return f"{speed:,.{0 if speed >= 10 else 1}f}/s" if self._unit and speed else ""
+
+    def _time_left(self, now: float) -> str:
+        if not self._total or not (speed := self._speed(now)):
+            return ""
+        return f"{_duration(max(0.0, self._total - self._done) / speed)} left"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _bar(stream: TextIO) -> Bar:
+    """Return a bar of rich, whose console leaves the end of a pipe to us."""
+
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise SystemExit(streams.NO_READER)
+
+    columns = (BarColumn(bar_width=20), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
+    return Bar(*columns, console=Terminal(file=stream, highlight=False, soft_wrap=True), transient=True)

@@ -1,6 +1,5 @@
 """The command draw: trees from brackets, from parses in JSON, from a treebank or from a run, as pictures."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from onlstm.cli.inputs import Quiet, Threads, check_output, exists, lines_of, se
 from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.models import DEFAULT, TREES, is_run
+from onlstm.records import from_json
 
 if TYPE_CHECKING:
     from onlstm.draw import Diagram
@@ -184,13 +184,13 @@ def _record(line: str, place: str) -> _Sentence | None:
     from onlstm.trees.tree import Tree
 
     try:
-        record = json.loads(line)
+        record = from_json(line)
         if not record["words"]:
             return None
         diagram = Diagram(tree=Tree.from_json(line), distances=record.get("distances"))
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         raise UserError(f"{place}: not a parse in JSON, with words and spans") from None
     return _Sentence(text=diagram.name, tree=diagram.tree, distances=diagram.distances)
 
@@ -215,6 +215,13 @@ def _with_gold(sentences: list[_Sentence], gold: str, profile: str) -> list[_Sen
     trees = [sentence.tree for sentence in _read(gold, profile, scored=True)]
     if len(trees) != len(sentences) or not all(trees):
         raise UserError(f"--gold {gold[:60]}: {len(trees)} trees for {len(sentences)} sentences; give one for each")
+    for number, (sentence, tree) in enumerate(zip(sentences, trees, strict=True), 1):
+        pairs = zip(sentence.tree.words, tree.words, strict=False) if sentence.tree and tree else ()
+        if other := next((pair for pair in pairs if pair[0].lower() != pair[1].lower()), None):
+            notice(
+                f"onlstm: sentence {number}: the gold tree has {other[1]!r} for {other[0]!r}; is it of this sentence?"
+            )
+            break
     return [replace(sentence, gold=tree) for sentence, tree in zip(sentences, trees, strict=True)]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from onlstm.cli.console import Answer, Json, notice
+from onlstm.cli.console import Answer, Json, Progress
 from onlstm.cli.inputs import Threads, check_outputs, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError
@@ -39,16 +39,18 @@ def evaluate(
     check_outputs({"--words": (options.words, "words.txt"), "--out": (options.out, "results/NAME.json")}, inputs)
     set_threads(threads)
     from onlstm.paper.parsing.evaluate import run
+    from onlstm.paper.parsing.system import Watch
 
     own = () if options.trees or options.layers or options.gates else (Path(TREES),)
     request = Request(**vars(options), runs=paths[:-1] or own, treebank=paths[-1], command=command_line())
-    evaluation = run(request, notice)
+    with Progress() as progress:
+        evaluation = run(request, Watch(progress.say, progress.update))
     return Answer(evaluation, _report(evaluation), json)
 
 
 def _report(evaluation: "Evaluation") -> Iterator[str]:
     """Yield what was read, one table per rule, and the row to report."""
-    from onlstm.paper.parsing.table import below_right, facts, headline, paired, table
+    from onlstm.paper.parsing.table import below_right, facts, headline, paired, published_ccm, table
     from onlstm.trees.f1 import RULES
 
     yield facts(evaluation).replace("`", "")
@@ -56,6 +58,8 @@ def _report(evaluation: "Evaluation") -> Iterator[str]:
     for rule in dict.fromkeys(row.rule for row in rows):
         yield f"\nRule {rule}: {RULES[rule].about}"
         yield table([row for row in rows if row.rule == rule], evaluation.headline).text()
+    if any(row.system == "ccm" for row in rows):
+        yield f"\n{published_ccm()}"
     if chosen := evaluation.headline:
         key = (chosen.rule, chosen.system, chosen.layer, chosen.decoder, chosen.run)
         yield "\n" + headline(chosen).replace("`", "").replace("*", "") + below_right(evaluation.rows, chosen)

@@ -25,9 +25,9 @@ def inspect_grammar(run: str, lines: Iterable[str], limit: int, gold: Path | Non
     grammar = Grammar.load(run)
     with Progress("sentences") as progress:
         found = task.inspect_grammar(grammar, lines, rules=_RULES, limit=limit, on_progress=progress.update)
+        labels = induced_labels(grammar, gold) if gold else None
     if found.more:
         notice(f"There is more text than the first {limit:,} sentences: --max reads more.")
-    labels = induced_labels(grammar, gold) if gold else None
     content = {"run": run, "grammar": grammar.config, **vars(found), "labels": labels}
     size = f"{grammar.config.nonterminals} nonterminals, {grammar.config.preterminals} preterminals"
     head = f"{run}: a grammar of {size}, {grammar.config.vocab_size:,} words"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, Progress, many
-from onlstm.cli.inputs import Text, command_line, sources
+from onlstm.cli.inputs import Text, check_threads, command_line, sources
 from onlstm.cli.main import app
 from onlstm.induction.config import InductionText
 
@@ -47,6 +47,8 @@ def induce(
 
     The plan is shown before the work starts. An interrupted run continues, bit for bit, with --resume.
     """
+    if threads is not None:
+        check_threads(threads)
     from onlstm.induction.pipeline import induce
     from onlstm.induction.processes import Interrupted
 
@@ -69,7 +71,7 @@ def induce(
             )
         except Interrupted as interrupted:
             again = shlex.join(["onlstm", "induce", "--resume", "--out", str(out)])
-            progress.say(f"Stopped; everything is saved in {out}: continue with {again}")
+            progress.say(f"Stopped at {progress.state}; everything is saved in {out}: continue with {again}")
             sys.exit(128 + interrupted.signal)
     parse = shlex.join(["onlstm", "parse", str(out), "TEXT"])
     line = f"The grammar is in {out}; {parse} prints its trees"

@@ -7,20 +7,21 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import starmap
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from onlstm.errors import UserError, at_least_one
+from onlstm.errors import UserError, at_least_one, at_most
 from onlstm.models import DEFAULT, RUN_FILES, TREES, is_run, locate, names
 
 STDIN = "/dev/stdin"
 """What - on the command line becomes, until `sources` turns it back."""
 Run = Annotated[Path, Parameter(help=f"A run folder, or {DEFAULT}.")]
 Text = Annotated[
-    str, Parameter(name="TEXT", help="Text files (.txt, .gz, .xz), folders with train/valid/test files, or -.")
+    str, Parameter(name="TEXT", help="Text files (.txt, .conllu, .gz, .xz), folders with train/valid/test files, or -.")
 ]
 
 
@@ -28,7 +29,7 @@ def _run_and_sentences(default: str) -> Parameter:
     return Parameter(
         name="[RUN] TEXT",
         help=f"A run folder or {default} (the default) if the first word names one; then sentences in quotes, files "
-        "(.txt, .gz, .xz) with one sentence per line, or - (the default).",
+        "(.txt, .gz, .xz) with one sentence per line or in CoNLL-U, or - (the default).",
     )
 
 
@@ -38,7 +39,8 @@ ToParse = Annotated[str, _run_and_sentences(TREES)]
 """For whatever finds trees."""
 Threads = Annotated[int | None, Parameter(help="Processor threads (default: all cores).")]
 Quiet = Annotated[bool, Parameter(help="Print neither progress nor the line on how far to trust the trees.")]
-_SUFFIXES = tuple(".txt .json .jsonl .svg .html .tex .gz .xz .bz2 .mrg .psd .xml .zip .tar .tgz .txz".split())  # noqa: SIM905
+_MOST_THREADS = 1024
+_SUFFIXES = tuple(".txt .conllu .json .jsonl .svg .html .tex .gz .xz .bz2 .mrg .psd .xml .zip .tar .tgz .txz".split())  # noqa: SIM905
 
 
 def command_line() -> str:
@@ -46,10 +48,16 @@ def command_line() -> str:
     return shlex.join(["onlstm", *sys.argv[1:]])
 
 
+def check_threads(count: int) -> None:
+    """Refuse numbers of threads that no machine runs."""
+    at_least_one(threads=count)
+    at_most(threads=(count, _MOST_THREADS))
+
+
 def set_threads(count: int | None) -> None:
     """Let torch use this many threads."""
     if count is not None:
-        at_least_one(threads=count)
+        check_threads(count)
         import torch
 
         torch.set_num_threads(count)
@@ -101,6 +109,17 @@ def lines_of(words: Iterable[str]) -> Iterator[str]:
         return line
 
     return starmap(checked, read_inputs(texts(words)))  # a name without a file is refused at once
+
+
+def line_count(inputs: Sequence[Path | str]) -> int | None:
+    """Return how many lines files and sentences have; None if that cannot be known before they are read."""
+    from onlstm.text.sources import read_inputs
+
+    if any(isinstance(path, Path) and not path.is_file() for path in inputs):  # a pipe comes once
+        return None
+    with suppress(UserError):  # which comes again, in its place
+        return sum(1 for _ in read_inputs(inputs))
+    return None
 
 
 def exists(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.console import Answer, Json, Progress, notice
+from onlstm.cli.console import Answer, Json, Progress, notice, warn_of_unknown
 from onlstm.cli.grammar import inspect_grammar
 from onlstm.cli.inputs import Sentences, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.main import app
@@ -76,6 +76,7 @@ def inspect(
         inspection = task.inspect(model, lines, layer=layer, sentence=sentence, limit=max, on_progress=progress.update)
     if inspection.more:
         notice(f"There is more text than the first {max:,} sentences: --max reads more.")
+    warn_of_unknown(inspection.unknown / inspection.words, run, "these numbers say little about it")
     if out:
         _draw(inspection, out, title=f"{Path(run).name}: the gates of a sentence")
     warnings = [

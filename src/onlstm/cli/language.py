@@ -3,17 +3,35 @@
 import json as json_module
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from onlstm.cli.console import Answer, Json, many, notice, put, say, warn_of_unknown
-from onlstm.cli.inputs import STDIN, Run, Sentences, Text, Threads, check_output, lines_of, run_and_text, set_threads
+from onlstm.cli.console import Answer, Json, Progress, many, notice, put, say, warn_of_unknown, watched
+from onlstm.cli.inputs import (
+    STDIN,
+    Run,
+    Sentences,
+    Text,
+    Threads,
+    check_output,
+    line_count,
+    lines_of,
+    run_and_text,
+    set_threads,
+    texts,
+)
 from onlstm.cli.inputs import sources as text_sources
 from onlstm.cli.main import app
+from onlstm.errors import UserError
 from onlstm.grammar.config import GrammarConfig
 from onlstm.lm.config import LMConfig, Sampling
+
+if TYPE_CHECKING:
+    from onlstm.lm.score import SentenceScore
 
 
 @app.command(name="eval")
@@ -33,17 +51,19 @@ def evaluate(
     from onlstm.paper import perplexity
 
     set_threads(threads)
-    result = perplexity.run(
-        run,
-        text_sources(*text),
-        split=split,
-        cache=cache,
-        dynamic=dynamic,
-        valid=valid,
-        batch=batch_size,
-        compat=compat == "original",
-        say=lambda line: say(line, json),
-    )
+    with Progress("tokens", much=50_000) as progress:
+        result = perplexity.run(
+            run,
+            text_sources(*text),
+            split=split,
+            cache=cache,
+            dynamic=dynamic,
+            valid=valid,
+            batch=batch_size,
+            compat=compat == "original",
+            say=lambda line: say(line, json),
+            on_progress=progress.update,
+        )
     lines = []
     for name, row in (("", vars(result)), ("   with cache", result.cache), ("   dynamic", result.dynamic)):
         if row:
@@ -78,19 +98,26 @@ def score(
     check_output("--out", out, "surprisal.tsv", map(Path, text))
     model = LanguageModel.load(run)
 
-    def rows() -> Iterator[str]:
+    def rows(scored: Iterator["SentenceScore"]) -> Iterator[str]:
         if not json:
             yield "sentence\tposition\tword\tsurprisal"
-        for number, sentence in enumerate(score_each(model, lines)):
+        count = unknown = 0
+        for number, sentence in enumerate(scored):
+            count, unknown = count + len(sentence.ids), unknown + sentence.ids.count(model.tokenizer.unk_id)
             if json:
                 row = {"words": sentence.words, "surprisal": sentence.surprisal, "eos": sentence.eos}
                 yield json_module.dumps({"id": number} | row, ensure_ascii=False)
                 continue
             pairs = zip([*sentence.words, "<eos>"], [*sentence.surprisal, sentence.eos], strict=True)
             yield from (f"{number}\t{place}\t{word}\t{nats:.5f}" for place, (word, nats) in enumerate(pairs, 1))
+        warn_of_unknown(unknown / max(1, count), run, "most of these figures are the surprisal of <unk>")
 
     notice("Surprisal in nats; the first word given <eos>; the row <eos> is the end of the line.")
-    put(rows(), out)
+    with ExitStack() as stack:
+        scored = score_each(model, lines)
+        if out or not sys.stdout.isatty():
+            scored = stack.enter_context(watched(scored, "sentences", line_count(texts(text))))
+        put(rows(scored), out)
 
 
 @app.command
@@ -102,16 +129,28 @@ def generate(
     across: Annotated[bool, Parameter(help="Continue after `<eos>`, over several lines.")] = False,
     threads: Threads = None,
     json: Json = False,
-) -> Answer:
+) -> Answer | None:
     """Let a run write text."""
+    from onlstm.lm.generate import generate_each, generate_words
     from onlstm.lm.model import LanguageModel
 
     set_threads(threads)
     if prompt == STDIN:
-        prompt = sys.stdin.read().strip()
-    texts = LanguageModel.load(run).generate(prompt, stop_at_eos=not across, **vars(sampling))
-    lines = (" ".join([prompt, *text]).strip().replace("<eos>", "\n") for text in texts)
-    return Answer({"prompt": prompt, "texts": texts}, lines, json, sampling.seed)
+        prompt = "\n".join(lines_of("-")).strip()
+    model, options = LanguageModel.load(run), {"stop_at_eos": not across, **vars(sampling)}
+    if json:
+        written = model.generate(prompt, **options)
+        return Answer({"prompt": prompt, "texts": written}, json=True, seed=sampling.seed)
+    start = list(filter(None, [prompt.strip()]))
+    if sampling.count > 1:
+        put(
+            (" ".join([*start, *text]).replace("<eos>", "\n") for text in generate_each(model, prompt, **options)), None
+        )
+        return None
+    for number, word in enumerate(chain(start, generate_words(model, prompt, **options))):  # they take time
+        print(f"{' ' * bool(number)}{word}".replace("<eos>", "\n"), end="", flush=True)
+    print()
+    return None
 
 
 @app.command
@@ -143,7 +182,15 @@ def convert(
     from onlstm.paper import card
 
     config: LMConfig | GrammarConfig
-    if old.is_dir():
+    of_checkpoints = {"--text": text, "--weight-dropout": weight_dropout is not None}
+    of_runs = {"--half": half, "--layer": layer is not None, "--results": results, "--note": note}
+    is_run = old.is_dir()
+    for option, typed in (of_checkpoints if is_run else of_runs).items():
+        if typed:
+            raise UserError(
+                f"{option}: {old} is a {'run; only a checkpoint' if is_run else 'file; only a run'} takes it"
+            )
+    if is_run:
         config = card.ship(old, out, half=half, layer=layer, results=results, notes=note or ()).config
     else:
         config = import_original.convert(old, out, text or (), weight_dropout, lambda line: say(line, json)).config

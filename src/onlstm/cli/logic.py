@@ -15,6 +15,7 @@ from onlstm.errors import UserError
 from onlstm.paper.logic.config import ModelConfig, Options, Request, TrainConfig
 
 _NOTE = "Accuracy in %; 12 means 12 or more operators."
+_TREES = "F1 in % of trees against the formulas' brackets, by operators of the formula; mean of formulas and seeds."
 _QUOTED = "†: not run here, quoted second-hand (Ordered Memory, 2019)."
 
 
@@ -50,13 +51,14 @@ def _train(request: Request, json: bool) -> Answer:
     from onlstm.paper.logic import experiment, figure
 
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
-        result = experiment.run(request, progress.say, lambda: [epochs_shown(progress)])
+        result = experiment.run(request, progress.say, lambda *part: [epochs_shown(progress, *part)])
     if isinstance(result, int):  # a signal
         sys.exit(128 + result)
     out, picture = request.out, request.out / "logic.svg"
     files.write(picture, figure.svg(result))
     named = {out.name: result}
     lines = [figure.trainings(named).text(), "", figure.accuracies(named).text(), f"{_NOTE} {_QUOTED}"]
+    lines += ["", figure.trees(named).text(), _TREES]
     lines.append(f"{out / 'result.json'}, {picture} written")
     return Answer(result.plain() | {"run": out, "figure": [picture]}, lines, json)
 
@@ -67,7 +69,7 @@ def _evaluate(run: Path, files: tuple[str, ...], options: Options, json: bool) -
     if not files:
         raise UserError(f"--eval {run}: name files of pairs to test it on")
     result = experiment.evaluate(run, list(map(Path, files)), options.encoder or (), lambda line: say(line, json))
-    lines = [figure.others(result).text(), _NOTE]
+    lines = [figure.others(result).text(), _NOTE, "", figure.trees({run.name: result}).text(), _TREES]
     if result.wrong_labels:
         lines.append(f"{result.wrong_labels:,} relations in the files are not those of the truth tables.")
     return Answer(vars(result) | {"run": run}, lines, json)

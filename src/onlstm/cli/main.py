@@ -3,19 +3,20 @@
 import os
 import pkgutil
 import re
+import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from io import TextIOWrapper
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 from cyclopts.completion.detect import ShellDetectionError
 
 import onlstm.cli
 from onlstm import __version__
+from onlstm.cli import streams
 from onlstm.cli.console import Answer
 from onlstm.cli.inputs import STDIN
 from onlstm.errors import UserError
@@ -28,27 +29,47 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` reports it
 )
 _SETTING = re.compile(r"--[a-z]+\.[\w-]+")
+_WHOLE = re.compile(r"[-+]?[\d_]+|null|none|\[[\d,\s]+\]", re.IGNORECASE)
+
+
+def whole_numbers(command: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse 2.5 where a whole number is needed; the parser would round it."""
+    for argument in arguments:
+        is_sizes = argument.name == "--model.hidden-size"
+        if is_sizes or argument.hint in (int, int | None, list[int] | None):
+            wanted = "a whole number" + " or a list such as [1150, 1150, 400]" * is_sizes
+            for token in argument.tokens:
+                if not _WHOLE.fullmatch(token.value):
+                    name = argument.name.removeprefix("--").replace("-", "_")
+                    raise UserError(f"{name} {token.value}: {wanted} is needed")
+
+
+app.config = (whole_numbers,)
 
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal without an arrow or an é is no reason to stop
-            stream.reconfigure(errors="replace")
+    streams.prepare()
+    code, line = 0, ""
     try:
-        run(sys.argv[1:])
-        if "RANK" in os.environ:  # a process of torchrun: now and then gloo's threads abort it while Python shuts down
+        try:
+            run(sys.argv[1:])
+        finally:
             sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
     except (CycloptsError, UserError) as error:
-        print(f"onlstm: {_with_option(' '.join(str(error).split()))}", file=sys.stderr)
-        sys.exit(2)
+        code, line = 2, _with_option(" ".join(str(error).split()))
     except KeyboardInterrupt:
-        print("onlstm: interrupted", file=sys.stderr)
-        sys.exit(130)
+        code, line = 128 + signal.SIGINT, "interrupted"
     except BrokenPipeError:  # `onlstm ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = streams.NO_READER
+    except OSError as error:
+        if not streams.is_of_stdout(error):
+            raise
+        code, line = 2, streams.cannot_write(error)
+    streams.last_words(f"onlstm: {line}" if line else "")
+    if "RANK" in os.environ and not code:  # of torchrun: now and then gloo's threads abort it while Python shuts down
+        os._exit(0)
+    sys.exit(code)
 
 
 def _with_option(message: str) -> str:
@@ -72,7 +93,7 @@ def run(words: Iterable[str]) -> None:
 def install_completion(
     *,
     shell: Annotated[
-        Literal["bash", "zsh", "fish", "powershell"] | None, Parameter(help="Default: the one you type this in.")
+        Literal["zsh", "bash", "fish", "powershell"] | None, Parameter(help="Default: the one you type this in.")
     ] = None,
 ) -> None:
     """Install tab completion for your shell."""

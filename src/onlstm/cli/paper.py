@@ -1,5 +1,6 @@
 """The commands around the paper's results: demo, bench, reproduce, report."""
 
+import itertools
 import shlex
 import sys
 import time
@@ -12,8 +13,9 @@ from cyclopts import Parameter
 from onlstm import files
 from onlstm.cli import main
 from onlstm.cli.console import Answer, Json, Progress, many, notice, say
-from onlstm.cli.inputs import Threads, check_output, set_threads
+from onlstm.cli.inputs import Threads, check_output, check_threads, set_threads, sources
 from onlstm.cli.main import app
+from onlstm.errors import UserError
 
 
 @app.command
@@ -57,9 +59,19 @@ def bench(
     started = time.perf_counter()
     check_output("--out", out, "speed.json")
     names, threads = shapes or list(task.SHAPES), threads or [1, 2]
-    task.check_request(names, threads)
+    for count in threads:
+        check_threads(count)
+    task.check_request(names, seconds)
     say(task.HEADER, json)
-    rows = task.run(names, threads, seconds, lambda row: say(str(row), json))
+    with Progress("rows", 2 * len(names) * len(threads)) as progress:
+        numbers = itertools.count(1)
+        progress.update(0)
+
+        def show(row: task.Row) -> None:
+            say(str(row), json)
+            progress.update(next(numbers))
+
+        rows = task.run(names, threads, seconds, show)
     megabytes: dict[str, dict[str, float]] = {}
     content = {"rows": rows, "training_memory": megabytes, "torch": torch.__version__}
     answer = Answer(content, json=True, seed=0)
@@ -83,7 +95,18 @@ def reproduce(
         Literal["small", "paper"], Parameter(help="small: an hour or two on two cores; paper: as published.")
     ] = "small",
     data: Annotated[Path, Parameter(help="Folder with ptb-lm, wsj-sample, wikitext-2, logic, …")] = Path("data"),
-    out: Annotated[Path | None, Parameter(help="Folder for runs and results (default: runs/reproduce-SCALE).")] = None,
+    text: Annotated[list[str] | None, many("Your own text to train on, instead of --data: files or folders.")] = None,
+    treebank: Annotated[Path | None, Parameter(help="With --text: your own treebank to score the trees by.")] = None,
+    dev: Annotated[
+        Path | None, Parameter(help="With --text: another treebank, to choose layer and decoder on.")
+    ] = None,
+    recipe: Annotated[
+        str | None, Parameter(help="With --text: the recipe to train with (default: quick; at paper scale ptb-paper).")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Parameter(help="Folder for runs and results (default: runs/reproduce-SCALE; with --text runs/reproduce-own)."),
+    ] = None,
     dry_run: Annotated[bool, Parameter(help="Only print the commands, one per line.")] = False,
     threads: Threads = None,
     json: Json = False,
@@ -92,29 +115,41 @@ def reproduce(
 
     Each step is an onlstm command that can be run by hand too. Finished steps are skipped and interrupted ones
     continue when the same command is given again. Tables share their runs.
+
+    On your own data: `onlstm reproduce table2 --text TEXT --treebank TREEBANK`.
     """
+    if threads is not None:
+        check_threads(threads)
     from onlstm.paper import reproduce as task
     from onlstm.paper.published import published
     from onlstm.paper.results import read
 
-    plan = task.plan(target, scale, data, out or Path("runs") / f"reproduce-{scale}", threads)
+    own = None
+    if text:
+        name = recipe or ("quick" if scale == "small" else "ptb-paper")
+        own = task.Own(text=sources(*text), recipe=name, treebank=treebank, dev=dev)
+    elif asked := [option for option, value in (("treebank", treebank), ("dev", dev), ("recipe", recipe)) if value]:
+        raise UserError(f"--{asked[0]}: name your own text too: --text")
+    plan = task.plan(target, scale, data, out or Path("runs") / f"reproduce-{'own' if own else scale}", threads, own)
     lines = [shlex.join(["onlstm", *step.words]) for step in plan.steps]
     if dry_run:
         return Answer({}, lines)
     plan.check()
-    say(f"{target}, scale {scale}: {plan.cost}", json)
-    files.make_folder(plan.here)
+    say(f"{target}, {'your own data' if own else f'scale {scale}'}: {plan.cost}", json)
+    plan.begin()
+    if len(missing := plan.missing) > 1:
+        say(f"Still missing: {', '.join(missing)}", json)
     for number, (step, line) in enumerate(zip(plan.steps, lines, strict=True), 1):
         words = step.now()
         say(f"\n[{number}/{len(lines)}] {line}{'' if words else '  (finished)'}", json)
         if words:
             _run_step(words, json)
-    text, page = plan.page(), plan.here / f"{target}.md"
-    if text and not json:
-        files.write(page, text)
-    results = {path.stem: read(path) for path in sorted(plan.here.glob("*.json"))} if text else {}
+    tables, page = plan.page(), plan.here / f"{target}.md"
+    if tables and not json:
+        files.write(page, tables)
+    results = {path.stem: read(path) for path in sorted(plan.here.glob("*.json"))} if tables else {}
     content = {"target": target, "scale": scale, "results": results, "published": published()}
-    return Answer(content, ["", text, f"{page} written"] if text else [], json)
+    return Answer(content, ["", tables, f"{page} written"] if tables else [], json)
 
 
 def _run_step(words: tuple[str, ...], json: bool) -> None:
@@ -133,17 +168,18 @@ def _run_step(words: tuple[str, ...], json: bool) -> None:
 
 @app.command
 def report(
-    folder: Annotated[Path, Parameter(help="Folder of result files.")] = Path("results"),
+    folder: Annotated[Path, Parameter(help="Folder of result files, of runs, or of both.")] = Path("results"),
     *,
     out: Annotated[Path, Parameter(help="Page to write.")] = Path("RESULTS.md"),
     docs: Annotated[
         Path | None, Parameter(help="Folder for a page per experiment (default: docs/results beside --out, if there).")
     ] = None,
 ) -> None:
-    """Write RESULTS.md from results/*.json, with the published numbers beside ours."""
+    """Write RESULTS.md from results/*.json and the result.json of runs, with the published numbers beside ours."""
     from onlstm.paper import report as task
+    from onlstm.paper.results import files_of
 
-    check_output("--out", out, "RESULTS.md", folder.glob("*.json"))
+    check_output("--out", out, "RESULTS.md", files_of(folder))
     beside = out.parent / "docs" / "results"
     for path in task.write(folder, out, docs or (beside if beside.is_dir() else None)):
         print(f"{path} written")

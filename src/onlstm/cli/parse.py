@@ -6,17 +6,17 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.console import Progress, notice
-from onlstm.cli.inputs import Quiet, Threads, ToParse, check_output, run_and_text, set_threads, texts, trust
+from onlstm.cli.console import notice, warn_of_unknown, watched
+from onlstm.cli.inputs import Quiet, Threads, ToParse, check_output, line_count, run_and_text, set_threads, texts, trust
 from onlstm.cli.main import app
 from onlstm.cli.shards import Marker, Shard
 from onlstm.errors import UserError
@@ -25,17 +25,26 @@ from onlstm.models import DEFAULT, TREES, locate
 if TYPE_CHECKING:
     from onlstm.parser import Parse, Parser
 
-Format = Literal["brackets", "json", "tree", "svg", "html", "latex"]
-Record = tuple["Parse", str]
-"""A parse, and why its line could not be read if it could not."""
+Format = Literal["brackets", "json", "conllu", "tree", "svg", "html", "latex"]
 Inputs = list[Path | str]
 """Files and sentences."""
 
-_SUFFIXES = {"brackets": "txt", "json": "jsonl", "tree": "txt", "svg": "svg", "html": "html", "latex": "tex"}
-_FORMATS: dict[str, Format] = {".json": "json", ".jsonl": "json", ".svg": "svg", ".html": "html", ".tex": "latex"}
+_SUFFIXES = {"brackets": "txt", "json": "jsonl", "tree": "txt", "latex": "tex"}
+_FORMATS: dict[str, Format] = {".json": "json", ".jsonl": "json", ".conllu": "conllu"}
+_FORMATS |= {".svg": "svg", ".html": "html", ".tex": "latex"}
 _BLANKS = re.compile("[ \t]+")
-_NAMED, _UNKNOWN = 5, 0.3
-"""How many lines that are not UTF-8 are named, and the share of unknown words that is too much."""
+_NAMED = 5
+"""How many lines that are not UTF-8 are named."""
+
+
+class Record(NamedTuple):
+    """A parse, and what is known of its line."""
+
+    parse: "Parse"
+    error: str
+    """Why the line could not be read; empty if it could."""
+    rows: tuple[str, ...]
+    """Its comments and columns, if it is a sentence of CoNLL-U."""
 
 
 @app.command
@@ -56,8 +65,8 @@ def parse(
         ),
     ] = None,
     gates: Annotated[
-        Literal["forget", "input", "lstm"] | None,
-        Parameter(help="Which gates to read: forget, input, or lstm (an LSTM's own forget gates)."),
+        Literal["forget", "input", "lstm", "own"] | None,
+        Parameter(help="Which gates to read: forget, input, lstm (an LSTM's own forget gates), or own (of others)."),
     ] = None,
     labels: Annotated[
         bool, Parameter(help="Of a grammar: show its labels, N17 over constituents, T5 over words.")
@@ -89,6 +98,10 @@ def parse(
     Line n of the brackets always belongs to line n of the text: a line without words gives an empty line, or a JSON
     record without spans; so does one that is not UTF-8, with the reason as `error` in JSON. `id` counts lines from 0.
 
+    A sentence of CoNLL-U counts as one line: its words, without multiword tokens and empty nodes, in which the run's
+    rules find words as in other text; with --tokenized they are taken as they stand. `--format conllu` adds the tree
+    as a comment `# parse = …` to the sentence as it was read; other text becomes columns with nothing but words.
+
     On a cluster: --shard 1/8 --out FOLDER to --shard 8/8 --out FOLDER, and again for one that was lost; then
     `cat FOLDER/part-*.txt`.
     """
@@ -116,18 +129,20 @@ def parse(
     notice(trust(run) if kind != "json" and not quiet else "")
     typed = Path("-") in inputs and sys.stdin.isatty()
     notice("One sentence per line; Ctrl-D ends." if typed else "")
-    own = part.lines(_count(inputs)) if part else None
+    own = part.lines(sum(1 for _ in read_inputs(inputs))) if part else None
     lines = read_inputs(inputs) if own is None else islice(read_inputs(inputs), own.start, own.stop)
     records = _records(parser, lines, run, own.start if own else 0, on_error == "stop", typed, tokenized)
     unasked: Any = {name: None for name, asked in (("labels", labels), ("confidence", confidence)) if not asked}
-    records = ((replace(parse, **unasked), error) for parse, error in records)
-    if not typed and not quiet and (out or not sys.stdout.isatty()):
-        records = _watched(records, None if own is None else len(own), inputs)
-    if target:
-        _write(target, kind, records)
-    else:
-        for row in _rows(kind, records, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-            print(row, end="", flush=typed)
+    records = (record._replace(parse=replace(record.parse, **unasked)) for record in records)
+    with ExitStack() as stack:
+        if not typed and not quiet and (out or not sys.stdout.isatty()):
+            total = line_count(inputs) if own is None else len(own)
+            records = stack.enter_context(watched(records, "sentences", total))
+        if target:
+            _write(target, kind, records)
+        else:
+            for row in _rows(kind, records, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+                print(row, end="", flush=True)
     if marker:
         marker.write()
 
@@ -166,16 +181,11 @@ def _target(out: Path | None, kind: Format, part: Shard | None, inputs: Inputs) 
             raise UserError(f"--out {out}: cannot be made a folder ({error.strerror})") from None
         if not part:
             return out
-        out /= part.file(_SUFFIXES[kind])
+        out /= part.file(_SUFFIXES.get(kind, kind))
     if out.is_file() or out.is_dir() or not out.exists():  # a pipe is written as it is
-        check_output("--out", out, f"trees.{_SUFFIXES[kind]}", [path for path in inputs if isinstance(path, Path)])
+        example = f"trees.{_SUFFIXES.get(kind, kind)}"
+        check_output("--out", out, example, [path for path in inputs if isinstance(path, Path)])
     return out
-
-
-def _count(inputs: Inputs) -> int:
-    from onlstm.text.sources import read_inputs
-
-    return sum(1 for _ in read_inputs(inputs))
 
 
 def _records(
@@ -188,15 +198,15 @@ def _records(
     tokenized: bool,
 ) -> Iterator[Record]:
     """Yield a record for each line, in order; then report bad lines, many unknown words, and what ended the text."""
-    defects, failures = deque[str](), list[UserError]()
+    pending, failures = deque[tuple[str, tuple[str, ...]]](), list[UserError]()
 
     def lines() -> Iterator[str | list[str]]:
         try:
             for line, defect in source:
                 if defect and stop:
                     raise UserError(f"{defect}; or go on without it: --on-error skip")
-                defects.append(defect)
                 line = "" if defect else line
+                pending.append((defect, getattr(line, "rows", ())))
                 yield [word for word in _BLANKS.split(line) if word] if tokenized else line
         except UserError as error:  # after the trees of the lines before it
             failures.append(error)
@@ -205,33 +215,18 @@ def _records(
     count = bad = words = unknown = 0
     named = list[str]()
     for count, parse in enumerate(parses, 1):
-        if defect := defects.popleft():
+        defect, rows = pending.popleft()
+        if defect:
             bad += 1
             named += [defect] * (bad <= _NAMED)
         words, unknown = words + len(parse.words), unknown + parse.unknown
-        yield replace(parse, id=first + count - 1), defect
+        yield Record(replace(parse, id=first + count - 1), defect, rows)
     if bad:
         notice(f"onlstm: {bad:,} of {count:,} lines skipped, their trees are empty:")
         notice("\n".join([*named, *["…"] * (bad > _NAMED)]))
-    if unknown and unknown >= _UNKNOWN * words:
-        notice(
-            f"onlstm: {unknown / words:.0%} of the words are unknown to the model, so do not trust these trees; write "
-            f"them as its text has them, in lower case and tokenised alike: onlstm doctor TEXT --run {run} shows how"
-        )
+    warn_of_unknown(unknown / max(1, words), run, "do not trust these trees")
     if failures:
         raise failures[0]
-
-
-def _watched(records: Iterator[Record], total: int | None, inputs: Inputs) -> Iterator[Record]:
-    """Yield the records and show how far they are."""
-    if total is None and Path("-") not in inputs:
-        with suppress(UserError):  # which comes again, in its place
-            total = _count(inputs)
-    with Progress("sentences", total) as progress:
-        for number, record in enumerate(records, 1):
-            yield record
-            if number % 100 == 0:
-                progress.update(number)
 
 
 def _rows(kind: Format, records: Iterable[Record], width: int | None = None) -> Iterator[str]:
@@ -241,8 +236,10 @@ def _rows(kind: Format, records: Iterable[Record], width: int | None = None) -> 
     if kind in ("svg", "html", "latex"):
         yield _picture(kind, records)
         return
-    for parse, error in records:
-        if kind == "json":
+    for parse, error, rows in records:
+        if kind == "conllu":
+            yield f"{parse.to_conllu(rows)}\n\n" if parse.words or rows else ""  # it has no sentences without words
+        elif kind == "json":
             line = parse.to_json()
             yield (form.dumps(form.loads(line) | {"error": error}, ensure_ascii=False) if error else line) + "\n"
         elif kind == "tree" and parse.tree:
@@ -254,7 +251,7 @@ def _rows(kind: Format, records: Iterable[Record], width: int | None = None) -> 
 def _picture(kind: Format, records: Iterable[Record]) -> str:
     from onlstm import draw
 
-    diagrams = [diagram for parse, _ in records if (diagram := parse.diagram())]
+    diagrams = [diagram for record in records if (diagram := record.parse.diagram())]
     if not diagrams:
         raise UserError("no sentence with words, so there is nothing to draw")
     picture = {"svg": draw.svg, "html": draw.html, "latex": draw.latex}[kind](diagrams)
@@ -264,9 +261,9 @@ def _picture(kind: Format, records: Iterable[Record]) -> str:
 def _write(target: Path, kind: Format, records: Iterable[Record]) -> None:
     """Write the file whole; if it is cut off, keep what there is beside it. Or write a picture each, into a folder."""
     if target.is_dir():
-        for parse, error in records:
-            if parse.tree:
-                files.write(target / f"{parse.id + 1}.svg", _picture(kind, [(parse, error)]))
+        for record in records:
+            if record.parse.tree:
+                files.write(target / f"{record.parse.id + 1}.svg", _picture(kind, [record]))
         return
     partial = target.with_name(f"{target.name}.partial")
 

@@ -1,7 +1,6 @@
 """Shards of a text, which a cluster can lose and run again: their lines, their files and the marks of finished ones."""
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from onlstm import files
 from onlstm.errors import UserError
+from onlstm.records import from_json
 
 
 class Shard(NamedTuple):
@@ -55,7 +55,7 @@ class Marker(NamedTuple):
         """Return whether the shard is finished; with other settings, that is an error."""
         target = self.path.with_suffix("")
         try:
-            settings = dict(json.loads(self.path.read_text())["settings"])
+            settings = dict(from_json(self.path.read_text())["settings"])
         except (OSError, ValueError, KeyError, TypeError):
             return False
         if differing := [key for key in self.settings if settings.get(key) != self.settings[key]]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from onlstm.cli.console import Answer, Json, put
+from onlstm.cli.console import Answer, Json, Progress, put
 from onlstm.cli.inputs import Text, check_output, sources
 from onlstm.cli.main import app
 from onlstm.models import locate
@@ -53,7 +54,8 @@ def doctor(
         vocab_size=vocab_size or base.vocab_size,
         min_count=min_count or base.min_count,
     )
-    diagnosis = examine(sources(*text), config, tokenizer=tokenizer)
+    with Progress():
+        diagnosis = examine(sources(*text), config, tokenizer=tokenizer)
     return Answer(diagnosis, page(diagnosis, _ways(config) if not run else {}), json)
 
 
@@ -112,13 +114,22 @@ def sentences(
 ) -> None:
     """Split running text into one sentence per line, as training expects it; marks of tokenised text are joined.
 
-    A sentence also ends with its line, unless the text is --wrapped. Headings of WikiText (= Title =) are left out.
+    A sentence also ends with its line, unless the text is --wrapped. Headings of WikiText (= Title =) are left out. The
+    sentences of CoNLL-U are printed as they were written (`# text`).
     """
+    from onlstm.text.conllu import ConlluLine
     from onlstm.text.sentences import paragraphs
     from onlstm.text.sentences import sentences as split
     from onlstm.text.sources import read_lines, text_files
 
     paths = text_files(sources(*text) or ("-",))
     check_output("--out", out, "sentences.txt", paths)
-    texts = (paragraphs(read_lines(path)) if wrapped else read_lines(path) for path in paths)
-    put((sentence for lines in texts for line in lines for sentence in split(line)), out)
+
+    def split_file(path: Path) -> Iterator[str]:
+        for kind, lines in groupby(read_lines(path), type):
+            if kind is ConlluLine:
+                yield from (line.text for line in lines if isinstance(line, ConlluLine))
+            else:
+                yield from (sentence for line in (paragraphs(lines) if wrapped else lines) for sentence in split(line))
+
+    put((sentence for path in paths for sentence in split_file(path)), out)

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Dict
 
-from onlstm.cli.console import Answer, Json, Progress
+from onlstm.cli.console import Answer, Json, Progress, many
 from onlstm.cli.inputs import Text, Threads, command_line, set_threads, sources
-from onlstm.cli.main import app
+from onlstm.cli.main import app, whole_numbers
 from onlstm.errors import UserError
-from onlstm.lm.config import LMConfig
+from onlstm.lm.config import LMConfig, check_settings
 from onlstm.recipe import Recipe, Settings, names, read
 from onlstm.text.config import TextConfig
 from onlstm.train.config import TrainConfig
@@ -31,7 +30,6 @@ def _settings(of: str) -> Parameter:
 
 _SETTINGS = ("seed", "text", "model", "train")
 """The keys of a recipe that are settings of a run; the others describe the recipe."""
-_WHOLE = re.compile(r"-?[\d_]+|null|none|\[[\d,\s]+\]", re.IGNORECASE)
 
 
 @app.command
@@ -55,6 +53,12 @@ def train(
     out: Annotated[Path | None, Parameter(help="Run folder (default: runs/RECIPE).")] = None,
     resume: Annotated[bool, Parameter(help="Continue the run in --out.")] = False,
     seed: Annotated[int, Parameter(help="Seed (default: the recipe's).", show_default=False)] = 0,
+    try_lr: Annotated[
+        list[float] | None, many("Train an epoch with each of these learning rates first, and take the best.")
+    ] = None,
+    minutes: Annotated[
+        float | None, Parameter(help="Train as many epochs as fit in this processor time; one is timed beforehand.")
+    ] = None,
     threads: Threads = None,
     tensorboard: Annotated[bool, Parameter(help="Write TensorBoard files too (extra `log`).")] = False,
     json: Json = False,
@@ -68,7 +72,7 @@ def train(
     `torchrun --nproc-per-node N -m onlstm train …` splits the batch over N processes.
     """
     from onlstm.paper import language_modelling as task
-    from onlstm.paper import results
+    from onlstm.paper import results, trials
 
     set_threads(threads)
     run = out or Path("runs") / Path(recipe or "quick").stem
@@ -87,7 +91,12 @@ def train(
         return None
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
         listeners = [epochs_shown(progress)] + ([_tensorboard(run)] if tensorboard else [])
-        result = task.run(request, progress.say, listeners)
+        settled: task.Request | int = request
+        if (try_lr or minutes is not None) and not resume:
+            settled = trials.settled(request, try_lr or (), minutes, progress.say, [epochs_shown(progress)])
+        if isinstance(settled, int):  # a signal
+            sys.exit(128 + settled)
+        result = task.run(settled, progress.say, listeners, lambda done, total: progress.update(done / total))
     if isinstance(result, int):  # a signal
         sys.exit(128 + result)
     assert result
@@ -107,15 +116,10 @@ def _with_recipe(command: App, commands: tuple[str, ...], arguments: ArgumentCol
     settings = {key: value for key, value in base.items() if key in _SETTINGS}
     if "model" in settings and "--model.hidden-size" in typed:  # a list of sizes, and a number for all layers
         settings["model"] = {key: value for key, value in settings["model"].items() if key != "hidden_size"}
+    rnn = typed.get("--model.rnn") or settings.get("model", {}).get("rnn", LMConfig.rnn)
+    check_settings(rnn, [name.removeprefix("--model.").replace("-", "_") for name in typed if "--model." in name])
     Dict({commands[-1]: settings}, source=f"{base['name']}.yaml")(command, commands, arguments)
-    for argument in arguments:  # the parser would round 2.5
-        is_sizes = argument.name == "--model.hidden-size"
-        if is_sizes or argument.hint in (int, int | None):
-            wanted = "a whole number" + " or a list such as [1150, 1150, 400]" * is_sizes
-            for token in argument.tokens:
-                if not _WHOLE.fullmatch(token.value):
-                    name = argument.name.removeprefix("--").replace("-", "_")
-                    raise UserError(f"{name} {token.value}: {wanted} is needed")
+    whole_numbers(command, commands, arguments)
 
 
 def _base(recipe: str | None, run: Path, resume: bool) -> Settings:
@@ -124,15 +128,19 @@ def _base(recipe: str | None, run: Path, resume: bool) -> Settings:
         return read(recipe or "quick")
     from onlstm.train import checkpoint
 
-    recipe_of_run: Settings = checkpoint.load(run)["about"]["recipe"]
+    recipe_of_run = checkpoint.load(run).get("about", {}).get("recipe")
+    if not isinstance(recipe_of_run, dict):
+        raise UserError(
+            f"{run / checkpoint.NAME}: not of onlstm train; continue it with the command that it was made by"
+        )
     return recipe_of_run
 
 
 app["train"].config = _with_recipe
 
 
-def epochs_shown(progress: Progress) -> "Listener":
-    """Return a listener of the trainer that shows its steps and prints a line after each epoch."""
+def epochs_shown(progress: Progress, number: int = 1, count: int = 1) -> "Listener":
+    """Return a listener of the trainer, of the one with this number of so many, that shows its steps and epochs."""
     words, moment, speed = 0.0, time.perf_counter(), 0.0
 
     def show(record: "Record") -> None:
@@ -149,7 +157,7 @@ def epochs_shown(progress: Progress) -> "Listener":
             speed = 0.95 * speed + 0.05 * rate if speed else rate
         words, moment = numbers["words"], now
         note = f"epoch {record.epoch}, {_learnt(numbers)}, {speed:,.0f} tokens/s, lr {numbers['lr']:.3g}"
-        progress.update(numbers["done"], note=note)
+        progress.update((number - 1 + numbers["done"]) / count, note=note)
 
     return show
 

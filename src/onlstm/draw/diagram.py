@@ -70,8 +70,13 @@ class Diagram:
 
 def listed(diagrams: Drawable) -> list[Diagram]:
     """Return what is drawn as a list, whatever form it comes in."""
-    several: Any = diagrams if isinstance(diagrams, Iterable) else [diagrams]
-    return [item if isinstance(item, Diagram) else Diagram(tree=item) for item in several]
+    several: Any = diagrams if isinstance(diagrams, Iterable) and not hasattr(diagrams, "_") else [diagrams]
+    return [item if isinstance(item, Diagram) else Diagram(tree=tree_of(item)) for item in several]
+
+
+def tree_of(drawn: Any) -> "Tree":
+    """Return the tree of a constituent in spaCy, a `Span` with attributes in `_`; a tree is its own."""
+    return drawn._.tree if hasattr(drawn, "_") else drawn  # type: ignore[no-any-return]
 
 
 def f1(tree: "Tree", gold: "Tree") -> float:

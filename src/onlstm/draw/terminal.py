@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from onlstm.draw.diagram import fold, visible
+from onlstm.draw.diagram import fold, tree_of, visible
 
 if TYPE_CHECKING:
     from onlstm.trees.tree import Node, Tree
@@ -36,6 +36,7 @@ def text(tree: "Tree", width: int | None = None) -> Iterator[str]:
               └─┬─ old
                 └─ woods
     """
+    tree = tree_of(tree)
     drawing = _Drawing(tree, sys.maxsize if width is None else max(20, width))
     sections = [fold(tree, drawing.word, drawing.node)]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from onlstm.errors import UserError, at_least
+from onlstm.errors import UserError, at_least, at_most, check_seed
 from onlstm.grammar.config import GrammarConfig
 from onlstm.lm.config import LMConfig
 from onlstm.recipe import Recipe, read
@@ -13,6 +13,10 @@ from onlstm.train.config import GrammarTrainConfig, TrainConfig
 
 Member = Literal["plain", "tilted"]
 """A grammar of a round: without a teacher, or tilted towards what was voted before."""
+
+
+_MOST = 1000
+"""Of language models, and of rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +58,8 @@ class Numbers:
     train: TrainConfig = field(default_factory=lambda: replace(_quick().train, checkpoint_minutes=1, log_steps=50))
     grammar: GrammarConfig = field(default_factory=GrammarConfig)
     grammar_train: GrammarTrainConfig = field(default_factory=GrammarTrainConfig)
-    first_round: tuple[Member, ...] = ("plain", "tilted", "tilted")
-    later_rounds: tuple[Member, ...] = ("tilted", "tilted", "tilted")
+    round: tuple[Member, ...] = ("plain", "tilted", "tilted")
+    """The grammars of a round."""
     efforts: Mapping[str, Effort] = field(
         default_factory=lambda: {
             "language-model": Effort(weight=1.0, least_epochs=2, most_epochs=12),
@@ -84,6 +88,8 @@ class Settings:
     numbers: Numbers = field(default_factory=Numbers)
 
     def __post_init__(self) -> None:
-        at_least(self, "", seeds=1, rounds=1, seed=0)
+        at_least(self, "", seeds=1, rounds=1)
+        at_most(seeds=(self.seeds, _MOST), rounds=(self.rounds, _MOST))
+        check_seed(self.seed)
         if not 0 < self.minutes < 1e6:
             raise UserError(f"minutes {self.minutes:g}: a number above 0 is needed")

@@ -4,7 +4,6 @@ RUN is the folder of the final grammar. It also holds plan.json, corpus/, log.js
 asked for the grammars that taught the final one (members/) and, until all is done, the tasks' files (stages/).
 """
 
-import json
 import os
 import platform
 import shutil
@@ -26,7 +25,7 @@ from onlstm.induction.plan import STAGES, Plan, Speeds, Stage
 from onlstm.induction.processes import Listener, Pool, summary
 from onlstm.induction.tasks import RESULT, folder_of, teacher_ids
 from onlstm.models import locate
-from onlstm.records import plain, typed
+from onlstm.records import from_json, plain, typed
 from onlstm.text import corpus
 from onlstm.text.sources import text_files
 from onlstm.text.tokenizer import Tokenizer
@@ -98,8 +97,12 @@ def induce(
             Pool(run, plan, threads, listener, stop).run()
             _finish(run, plan, threads, keep)
         shutil.rmtree(run / STAGES, ignore_errors=True)
-    content = json.loads(files.read(run / RESULT))
-    stages = tuple(typed(Stage, stage, str(run / RESULT)) for stage in content["stages"])
+    try:
+        stages = tuple(
+            typed(Stage, stage, str(run / RESULT)) for stage in from_json(files.read(run / RESULT))["stages"]
+        )
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{run / RESULT}: damaged: not the result of an induction") from None
     return Induction(run=run, seed=plan.settings.seed, stages=stages)
 
 
@@ -125,6 +128,8 @@ def _begun(run: Path, stack: ExitStack, plan: Plan, threads: int, say: Callable[
     for teacher in plan.settings.teachers:
         if folder.kind_of(Path(teacher)) != "model":
             raise UserError(f"teacher {teacher}: not a language model")
+        if folder.read_config(Path(teacher))["model"].get("rnn") == "nas":
+            raise UserError(f"teacher {teacher}: rnn nas has no gates that make distances, so no trees to teach")
     new = not run.exists()
     stack.enter_context(checkpoint.lock(run))
     try:
@@ -177,11 +182,12 @@ def _divided(run: Path, plan: Plan, speeds: Speeds, threads: int) -> Plan:
 
 def _finish(run: Path, plan: Plan, threads: int, keep: bool) -> None:
     """Make RUN the folder of the final grammar, and write result.json."""
-    *_, last_round, (final,) = plan.stages.values()
-    for task in last_round if keep else ():
-        Grammar.load(folder_of(run, task.name)).save(run / "members" / task.name)
+    final = plan.tasks[-1]
+    for task in plan.tasks if keep else ():
+        if task.name in final.needs:
+            Grammar.load(folder_of(run, task.name)).save(run / "members" / task.name)
     Grammar.load(folder_of(run, final.name)).save(run)
-    shutil.copyfile(folder_of(run, final.name) / checkpoint.LOG, run / checkpoint.LOG)
+    files.write(run / checkpoint.LOG, (folder_of(run, final.name) / checkpoint.LOG).read_bytes())
     text = spans.Text.load(run, plan)
     stages = [summary(run, tasks, text) for tasks in plan.stages.values()]
     record: dict[str, Any] = {

@@ -4,7 +4,6 @@ A task is a pure function of the run's files; its own are in RUN/stages/NAME, th
 one stage are reported together.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Literal
 from onlstm import files
 from onlstm.errors import UserError
 from onlstm.induction.config import Settings
-from onlstm.records import plain, typed
+from onlstm.records import from_json, plain, typed
 
 NAME, STAGES = "plan.json", "stages"
 _STARTING = 4.0
@@ -101,7 +100,7 @@ class Plan:
         if not (run / NAME).is_file():
             raise UserError(f"{run}: nothing to resume: no {NAME} there")
         try:
-            content = json.loads(files.read(run / NAME))
+            content = from_json(files.read(run / NAME))
         except ValueError:
             raise UserError(f"{run / NAME}: damaged: not JSON") from None
         return typed(cls, content, str(run / NAME))
@@ -113,7 +112,10 @@ def trials(threads: int) -> tuple[Task, ...]:
 
 
 def tasks(settings: Settings, threads: int) -> tuple[Task, ...]:
-    """Return the tasks, their epochs still 0: language models, rounds of grammars, the final one."""
+    """Return the tasks, their epochs still 0: language models, rounds of grammars, the final one.
+
+    The language models teach the first round, all grammars so far the next one and the final grammar.
+    """
     seed, numbers = 1000 * settings.seed, settings.numbers
     if settings.teachers:
         members = [
@@ -125,17 +127,16 @@ def tasks(settings: Settings, threads: int) -> tuple[Task, ...]:
             Task(name=f"language-model-{k + 1}", stage="language-models", kind="language-model", seed=seed + k)
             for k in range(settings.seeds)
         ]
-    every = list(members)
+    grammars: list[Task] = []
     for number in range(1, settings.rounds + 1):
-        teachers, members = tuple(task.name for task in members), []
-        for k, kind in enumerate(numbers.first_round if number == 1 else numbers.later_rounds, 1):
+        teachers = tuple(task.name for task in grammars or members)
+        for k, kind in enumerate(numbers.round, 1):
             name, needs = f"round-{number}-{kind}-{k}", () if kind == "plain" else teachers
             grammar = Task(name=name, stage=f"round-{number}", kind=kind, needs=needs, seed=seed + 100 * number + k)
-            members.append(grammar)
-        every += members
-    teachers = tuple(task.name for task in members)
+            grammars.append(grammar)
+    teachers = tuple(task.name for task in grammars)
     final = Task(name="final", stage="final", kind="final", needs=teachers, seed=seed, threads=min(threads, 4))
-    return (*every, final)
+    return (*members, *grammars, final)
 
 
 def divide(plan: Plan, words: int, threads: int) -> Plan:

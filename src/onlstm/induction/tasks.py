@@ -1,9 +1,9 @@
 """What the tasks of an induction do: each is a function of the run's files that writes its own."""
 
-import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +19,7 @@ from onlstm.induction import spans
 from onlstm.induction.plan import LANGUAGE_MODELS, STAGES, Plan, Speeds, Task
 from onlstm.induction.spans import Ids, Shares, Text
 from onlstm.lm.model import LanguageModel
-from onlstm.records import plain, typed
+from onlstm.records import from_json, plain, typed
 from onlstm.text import corpus
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.train import checkpoint, fit
@@ -72,7 +72,8 @@ class Watch:
         """Write the share that is done to a file, once a second."""
         if time.monotonic() > self._noted + 1:
             self._noted = time.monotonic()
-            (self._folder / PROGRESS).write_text(f"{done:.4f}")
+            with suppress(OSError):  # a full disk shows at the next checkpoint
+                (self._folder / PROGRESS).write_text(f"{done:.4f}")
         if os.getppid() != self._parent:
             self.stop.requested = True
 
@@ -87,7 +88,11 @@ def load_outcome(run: Path, name: str) -> Outcome | None:
     path = folder_of(run, name) / RESULT
     if not path.exists():
         return None
-    return typed(Outcome, json.loads(path.read_text()), str(path))
+    try:
+        content = from_json(files.read(path))
+    except ValueError:
+        raise UserError(f"{path}: damaged: not JSON; delete its folder to do that task again") from None
+    return typed(Outcome, content, str(path))
 
 
 def perform(run: Path, plan: Plan, task: Task, watch: Watch) -> None:
@@ -180,7 +185,7 @@ def _read(model: LanguageModel, run: Path, task: Task, text: Text, watch: Watch)
     table = teacher_ids(model.tokenizer, text.tokenizer)
 
     def shares(sentences: list[Ids]) -> Any:
-        distances = np.zeros((len(sentences), model.config.num_layers, len(sentences[0])))
+        distances = np.zeros((len(sentences), model.config.distance_layers, len(sentences[0])))
         for batch in model.read(table[np.stack(sentences)].tolist(), distances=True):
             assert batch.distances
             for k, part in batch.split(batch.distances.forget):

@@ -325,8 +325,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> chart(const Tensor& r
   }
   const auto options = emission.options();
   const int64_t rows = n * (n + 1) / 2;
-  const int64_t size = std::clamp<int64_t>(group_bytes / (rows * 3 * N * emission.element_size()), 1, most_sentences);
-  const int64_t groups = (B + size - 1) / size;
+  const int64_t most = std::clamp<int64_t>(group_bytes / (rows * 3 * N * emission.element_size()), 1, most_sentences);
+  const int64_t even = B <= most ? 1 : (B + 2 * most - 1) / (2 * most) * 2;  // so that two threads have equal work
+  const int64_t size = (B + even - 1) / even, groups = (B + size - 1) / size;
   Tensor log_z = at::empty({B}, options), spans = at::zeros({B, n + 1, n + 1}, options);
   Tensor d_root = at::zeros({counts ? groups : 0, N}, options), d_sides = at::zeros({counts ? groups : 0, 2 * N, S}, options);
   Tensor words = at::empty({counts ? B : 0, n, P}, options);

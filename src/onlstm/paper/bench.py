@@ -91,12 +91,12 @@ HEADER = (
 )
 
 
-def check_request(names: Sequence[str], threads: Sequence[int]) -> None:
-    """Raise a `UserError` for shapes or threads that cannot be measured."""
+def check_request(names: Sequence[str], seconds: float) -> None:
+    """Raise a `UserError` for what cannot be measured."""
     if unknown := [name for name in names if name not in SHAPES]:
-        raise UserError(f"--shapes {unknown[0]}: {nearest(unknown[0], SHAPES)}")
-    if min(threads) < 1:
-        raise UserError(f"--threads {min(threads)}: at least 1 is needed")
+        raise UserError(f"--shapes {unknown[0]}: {nearest(unknown[0], SHAPES, choices=True)}")
+    if not 0 <= seconds < 1e6:
+        raise UserError(f"seconds {seconds:g}: a number of 0 or more is needed")
     if not build.load():
         raise UserError("the C++ kernel could not be built, so there is nothing to measure (see the warning above)")
 

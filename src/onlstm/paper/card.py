@@ -71,16 +71,17 @@ def ship(
     scores = list(_scores(evaluations, trained.origin.name, own_layer))
     facts = _facts(model, trained) if isinstance(model, LanguageModel) else _grammar_facts(model, trained)
     facts |= {"weights": "in half precision"} if half else {}
-    model.save(out, half=half, trust=_trust(scores))
     limits = _LIMITS.format(reading=_READING[kind])
-    files.write(out / CARD, _card(out.name, facts, [*notes, *trained.origin.notes], scores, limits))
+    with files.new_folder(out):
+        model.save(out, half=half, trust=_trust(scores))
+        files.write(out / CARD, _card(out.name, facts, [*notes, *trained.origin.notes], scores, limits))
     return model
 
 
 def _with_layer(run: Path, layer: int | None) -> LanguageModel:
     model = LanguageModel.load(run)
     config = model.config
-    model.config = replace(config, parse_layer=layer or config.parse_layer or config.num_layers // 2 + 1)
+    model.config = replace(config, parse_layer=layer or config.parse_layer or config.distance_layers // 2 + 1)
     return model
 
 

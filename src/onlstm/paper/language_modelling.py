@@ -4,7 +4,7 @@ A run folder holds the model (config.json, model.safetensors, tokenizer.json), t
 the encoded text (corpus/), and in the end result.json.
 """
 
-import json
+import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from onlstm import files, folder
+from onlstm import files, folder, memory
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
 from onlstm.paper.results import save
-from onlstm.paper.training_result import Content, Epoch, Numbers, Text
+from onlstm.paper.training_result import Content, Epoch, Numbers, Text, trials_beside
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
-from onlstm.records import typed
+from onlstm.records import from_json, typed
 from onlstm.text import corpus
 from onlstm.text.sources import text_files
 from onlstm.train import checkpoint, fit
@@ -49,10 +49,17 @@ class Request:
 
 
 def run(
-    request: Request, say: Say = lambda line: None, listeners: Iterable[Listener] = ()
+    request: Request,
+    say: Say = lambda line: None,
+    listeners: Iterable[Listener] = (),
+    on_evaluation: Callable[[int, int], object] = lambda done, total: None,
 ) -> Content | signal.Signals | None:
-    """Train and return the content of result.json (in the first process), or the signal that ended it early."""
+    """Train and return the content of result.json (in the first process), or the signal that ended it early.
+
+    `on_evaluation` is called, when the training is done, with the number of tokens that have been tested and of all.
+    """
     content = _checkpoint(request)
+    memory.check(2 * request.recipe.model.least_bytes, "model", "choose smaller sizes")
     recipe, world = request.recipe, World.join()
     with ExitStack() as stack:
         stack.callback(world.leave)
@@ -79,9 +86,10 @@ def run(
         if world.rank == 0:
             model.save_description(request.out)
         if not fit.fit(training, [*listeners, _trees(training, data.valid, say)], stop=stop):
-            say(f"Stopped at step {training.progress.step:,}; saved in {request.out}: continue with --resume")
+            again = shlex.join(["onlstm", "train", "--resume", "--out", str(request.out)])
+            say(f"Stopped at {training.where}; saved in {request.out}: continue with {again}")
             return stop.received or signal.SIGTERM  # that of another process
-        return _result(request, data, training, say) if world.rank == 0 else None
+        return _result(request, data, training, say, on_evaluation) if world.rank == 0 else None
 
 
 def _about(request: Request, content: StateDict | None) -> StateDict:
@@ -177,14 +185,20 @@ def _sample(ids: np.ndarray, eos: int, unk: int) -> list[list[int]]:
     return [lines[k][:12] for k in sorted(range(len(lines)), key=fitness.__getitem__)[:3]]
 
 
-def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraining, say: Say) -> Content:
+def _result(
+    request: Request,
+    data: corpus.Corpus,
+    training: LanguageModelTraining,
+    say: Say,
+    on_evaluation: Callable[[int, int], object],
+) -> Content:
     """Evaluate the best weights, write result.json and return it."""
     model, progress = LanguageModel.load(request.out), training.progress
     perplexity: dict[str, float] = {}
     for split, ids in (("valid", data.valid), ("test", data.test)):
         if ids is not None:
             say(f"Evaluating the best weights (epoch {progress.best_epoch}) on {split} …")
-            perplexity[split] = evaluate(model, ids).perplexity
+            perplexity[split] = evaluate(model, ids, on_progress=on_evaluation).perplexity
     content = Content(
         recipe=request.recipe.settings(),
         data=_described(data, training.about["sources"]),
@@ -198,6 +212,7 @@ def _result(request: Request, data: corpus.Corpus, training: LanguageModelTraini
             tokens_per_second=len(data.train) * progress.epoch / progress.seconds,
         ),
         curve=_curve(request.out / checkpoint.LOG),
+        grid=trials_beside(request.out) or None,
     )
     about = {"command": training.about["command"], "seed": request.recipe.seed, "seconds": progress.seconds}
     save(request.out / "result.json", kind="language-model", name=request.out.name, content=content, **about)
@@ -214,7 +229,7 @@ def _curve(log: Path) -> list[Epoch]:
     curve = []
     for line in log.read_text(errors="replace").splitlines() if log.exists() else []:
         with suppress(ValueError, UserError):
-            record = json.loads(line)
+            record = from_json(line)
             if isinstance(record, dict) and record.get("event") == "epoch":
                 curve.append(typed(Epoch, record, str(log)))
     return curve

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onlstm.errors import UserError
+from onlstm.errors import UserError, at_least_one
 from onlstm.lm.adaptation import Cache, Dynamic
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
@@ -43,8 +43,10 @@ def run(
     batch: int = 1,
     compat: bool = False,
     say: Callable[[str], None] = lambda line: None,
+    on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Result:
     """Return the perplexity of a run on text; cache and dynamic evaluation are tuned on `valid` or the run's own."""
+    at_least_one(batch_size=batch)
     model = LanguageModel.load(folder)
     paths = _files(sources, split)
     if paths != sources:
@@ -52,20 +54,23 @@ def run(
     ids = corpus.encode_text(model.tokenizer, paths)
     if len(ids) < 2 * batch:
         raise UserError(f"--batch-size {batch}: the text has {len(ids):,} tokens; use at most {max(1, len(ids) // 2)}")
-    plain = evaluate(model, ids, batch=batch, compat=compat)
+    plain = evaluate(model, ids, batch=batch, compat=compat, on_progress=on_progress)
     rows: dict[str, Any] = {}
     if cache:
         tuning = _validation(folder, model, valid)
         say(f"Tuning the cache on {len(tuning):,} tokens of validation text …")
-        rows["cache"] = _row(Cache.tune(model, tuning), model, ids)
+        rows["cache"] = _row(Cache.tune(model, tuning, on_progress=on_progress), model, ids, on_progress)
     if dynamic:
         say("Tuning dynamic evaluation on the first 10,000 tokens of validation text …")
-        rows["dynamic"] = _row(Dynamic.tune(model, _validation(folder, model, valid)), model, ids)
+        tuned = Dynamic.tune(model, _validation(folder, model, valid), on_progress=on_progress)
+        rows["dynamic"] = _row(tuned, model, ids, on_progress)
     return Result(**{name: getattr(plain, name) for name in (*NUMBERS, "tokens", "unk_rate")}, **rows)
 
 
-def _row(tuned: Cache | Dynamic, model: LanguageModel, ids: np.ndarray) -> dict[str, float]:
-    scored, settings = tuned.evaluate(model, ids), asdict(tuned)
+def _row(
+    tuned: Cache | Dynamic, model: LanguageModel, ids: np.ndarray, on_progress: Callable[[int, int], object]
+) -> dict[str, float]:
+    scored, settings = tuned.evaluate(model, ids, on_progress), asdict(tuned)
     return {name: getattr(scored, name) for name in NUMBERS} | {"valid_nll": settings.pop("nll"), **settings}
 
 

@@ -74,8 +74,8 @@ def front(results: Results, docs: str = "") -> str:
         about, _, _ = entry.about.partition("\n\n")
         if summary := experiment.summary(some):
             blocks += [f"## {entry.title}", about, *summary, f"Commands:\n{_commands(experiment, some)}"]
-    where = [f"Everything else is on the pages of {', '.join(links.values())}."] if docs else []
-    return "\n\n".join(["# Results", _MADE, *where, *blocks]) + "\n"
+    where = f" Everything else is on the pages of {', '.join(links.values())}." if docs else ""
+    return "\n\n".join(["# Results", _MADE + where, *blocks]) + "\n"
 
 
 def pages(results: Results) -> dict[str, str]:
@@ -95,9 +95,10 @@ def write(folder: Path, out: Path, docs: Path | None = None) -> list[Path]:
     results = collect(folder)
     texts = {out: front(results, os.path.relpath(docs, out.parent) if docs else "")}
     if docs:
-        files.make_folder(docs)
         texts |= {docs / name: text for name, text in pages(results).items()}
     for path, text in texts.items():
+        if path != out:
+            files.make_folder(path.parent)
         files.write(path, text)
     return list(texts)
 

@@ -4,7 +4,6 @@ On disk a result is one flat JSON object: the fields of `Origin` and those of th
 experiment defines.
 """
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from onlstm import __version__, files
 from onlstm.errors import UserError
 from onlstm.grammar.config import GrammarConfig
-from onlstm.records import plain, typed
+from onlstm.records import from_json, plain, typed
 
 if TYPE_CHECKING:
     from onlstm.grammar.pcfg import Grammar
@@ -67,10 +66,10 @@ class Model:
     def of(cls, run: Path, model: "LanguageModel | Grammar") -> "Model":
         """Return the facts of a run's model; its name and perplexities if RUN/result.json is there."""
         try:
-            trained = json.loads((run / "result.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            trained = {}
-        numbers = trained.get("numbers", {})
+            trained = from_json((run / "result.json").read_text(encoding="utf-8"))
+            numbers = dict(trained.get("numbers", {}))
+        except (OSError, ValueError, AttributeError, TypeError):  # none, or not that of a training
+            trained, numbers = {}, {}
         if isinstance(model.config, GrammarConfig):
             rnn, sizes = "grammar", [model.config.nonterminals, model.config.preterminals]
         else:
@@ -112,7 +111,7 @@ def save(
 def read(path: Path) -> dict[str, Any]:
     """Return the JSON object of a result file; a broken or foreign one is the user's mistake."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = from_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not JSON ({error}); copy the run's result.json again") from None
     version = record.get("format_version") if isinstance(record, dict) else None
@@ -127,16 +126,23 @@ def result(path: Path, contents: Mapping[str, type]) -> Result[Any]:
     origin = typed(Origin, record, str(path))
     if origin.kind not in contents:
         raise UserError(f"{path}: unknown kind {origin.kind!r}; known: {', '.join(contents)}")
-    return Result(file=path.stem, origin=origin, content=typed(contents[origin.kind], record, str(path)))
+    name = path.stem if path.stem != "result" else path.parent.name
+    return Result(file=name, origin=origin, content=typed(contents[origin.kind], record, str(path)))
 
 
 def load(folder: Path, contents: Mapping[str, type]) -> list[Result[Any]]:
-    """Return the results in a folder, by file name."""
-    paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
+    """Return the results in a folder and in the runs in it, by name."""
+    paths = files_of(folder)
     if not paths:
-        way = f"get some with `onlstm train ... --out RUN` and copy RUN/result.json to {folder / 'NAME.json'}"
+        way = f"make some: `onlstm train … --out {folder / 'RUN'}` or `onlstm evaluate … --out {folder / 'NAME.json'}`"
         raise UserError(f"{folder}: no results (*.json) there; {way}")
     return [result(path, contents) for path in paths]
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the result files in a folder: NAME.json, and result.json of each run."""
+    paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
+    return [*paths, *sorted(folder.glob("*/result.json"))]
 
 
 def _machine() -> str:

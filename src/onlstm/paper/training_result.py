@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from onlstm import files
+from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.paper.published import published
 from onlstm.paper.results import Result
 from onlstm.paper.tables import NONE, Table, named, network, number
+from onlstm.records import from_json, typed
 from onlstm.text.corpus import Part
 
 
@@ -55,6 +59,18 @@ class Trial:
     lr: float
     epochs: int
     valid_perplexity: float
+    seconds: float = 0.0
+    """Of a processor, an epoch."""
+
+
+def trials_beside(run: Path) -> list[Trial]:
+    """Return the learning rates that were tried before a run, as noted beside its folder."""
+    path = run.with_name(f"{run.name}.trials") / "trials.json"
+    try:
+        rows = list(from_json(files.read(path))) if path.exists() else []
+    except (ValueError, TypeError):
+        raise UserError(f"{path}: damaged: not a list in JSON; delete it to try again") from None
+    return [typed(Trial, row, str(path)) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +105,20 @@ def summary(results: Results) -> list[str]:
     head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
     ours = [cells(run) | {"text": text} for text, runs in _by_text(results) for run in runs]
     return ["Penn Treebank:", quoted.markdown(), "Here:", Table.of(ours, "text", *head).markdown()]
+
+
+def small_budget(results: Results, rows: Mapping[str, str]) -> str:
+    """Return our small networks beside the published rows, in Markdown; `rows` are the published names by run."""
+    runs = {run.file: run for run in results}
+    quoted = {row.row: row for row in published("language-modelling")}
+    lines = []
+    for name, row in rows.items():
+        here = cells(runs[name]) | {"lr": f"{runs[name].content.recipe['train']['lr']:g}"} if name in runs else {}
+        theirs = quoted[row].cells("parameters", "validation", "test") if row else [NONE] * 3
+        columns = ("model", "parameters", "lr", "epochs (best)", "tokens/s", "validation", "test")
+        line = {"row": row or name} | {column: here.get(column, NONE) for column in columns}
+        lines.append(line | dict(zip(("their parameters", "their validation", "their test"), theirs, strict=True)))
+    return Table.of(lines).markdown()
 
 
 def details(results: Results) -> list[str]:

@@ -151,7 +151,7 @@ class Parser:
     def parse_lines(
         self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None = None
     ) -> Iterator[Parse]:
-        """Return an iterator over the parses of lines, in order; some thousand are in memory at a time.
+        """Return an iterator over the parses of lines, in order; a thousand are in memory at a time.
 
         A line is a string of raw text, or a list of words.
 
@@ -163,10 +163,13 @@ class Parser:
         chunked = chunks(self._readable(lines, on_error), _word_count)
         return (parse for chunk in chunked for parse in self._parser.parses(chunk))
 
-    def distances(self, sentences: Iterable[Sequence[str]]) -> Iterator[tuple[tuple[float, ...], ...]]:
+    def distances(
+        self, sentences: Iterable[Sequence[str]], on_progress: Callable[[int], object] = lambda done: None
+    ) -> Iterator[tuple[tuple[float, ...], ...]]:
         """Return an iterator over tokenised sentences that gives, for each, one tuple of distances per layer.
 
-        All layers of the model come from one pass, whichever the parser makes its trees of.
+        All layers of the model come from one pass, whichever the parser makes its trees of. `on_progress` is called
+        with the number of sentences that have been read.
 
         >>> from onlstm.lm.config import LMConfig
         >>> from onlstm.text.tokenizer import Tokenizer
@@ -177,9 +180,16 @@ class Parser:
         """
         if isinstance(self._parser, GrammarParser):
             raise UserError("a grammar has no distances; only a language model has")
-        for chunk in chunks((self._tokenised(words, k) for k, words in enumerate(sentences)), _word_count):
-            for layers in self._parser.distances(chunk, self._parser.model.config.num_layers):
+        depth, past = self._parser.model.config.distance_layers, 0
+
+        def report(done: int) -> None:
+            on_progress(past + done)
+
+        tokenised = (self._tokenised(words, k) for k, words in enumerate(sentences))
+        for chunk in chunks(tokenised, _word_count, scale=10):
+            for layers in self._parser.distances(chunk, depth, report):
                 yield tuple(map(tuple, layers.tolist()))
+            past += len(chunk)
 
     def diagram(
         self, text: str | Words, gold: Tree | None = None, positions: Sequence[int] | None = None

@@ -2,12 +2,14 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from onlstm.draw import Diagram, svg
 from onlstm.errors import UserError
 from onlstm.lm.reader import check_utf8
+from onlstm.text import conllu
 from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees.decode import Decoder
 from onlstm.trees.tree import Tree
@@ -55,6 +57,16 @@ class Parse:
         record |= {"layer": self.layer, "decoder": self.decoder}
         facts = {name: getattr(self, name) for name in ("labels", "confidence", "votes")}
         return json.dumps(record | {name: fact for name, fact in facts.items() if fact is not None}, ensure_ascii=False)
+
+    def to_conllu(self, rows: Sequence[str] = ()) -> str:
+        """Return comments and columns of CoNLL-U with the tree in a comment, `# parse = …`; no empty line ends them.
+
+        Args:
+            rows: comments and columns to keep, of a sentence that was read from CoNLL-U; by default the columns hold
+                the words and else `_`.
+        """
+        tree = str(self.tree) if self.tree else ""
+        return conllu.with_parse(rows or conllu.rows_of(self.words, self.text, str(self.id + 1)), tree)
 
     def diagram(self) -> Diagram | None:
         """Return what to draw: the tree and the distances; None without words."""

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlstm.errors import UserError
+from onlstm.records import from_json
 from onlstm.text.config import TextConfig
 from onlstm.text.sources import SPLITS, choose_rules, find_sources, name_of, parts_of_lines, read_blocks, text_files
 from onlstm.text.tokenizer import EOS, UNK, Rules, Tokenizer, vocabulary
@@ -94,7 +95,7 @@ def load(folder: str | Path) -> Corpus:
     folder, again = Path(folder), "prepare the corpus again"
     arrays: dict[str, Ids] = {}
     try:
-        content = json.loads((folder / "corpus.json").read_text("utf-8"))
+        content = from_json((folder / "corpus.json").read_text("utf-8"))
         parts = {split: Part(**part) for split, part in content["splits"].items()}
         dtype, entries = np.dtype(content["dtype"]), content["vocabulary"]
         for split, part in parts.items():

@@ -163,8 +163,9 @@ class _Text:
                     distinct.add(hash(line))
                 parts[path in self.others if self.others or blank else filled % 20 == 0].append(line)
             for name, (pattern, _) in _SIGNS.items():
-                if hits := [number for number, line in enumerate(lines, first) if re.search(pattern, line)]:
-                    count, place = signs.get(name, (0, f"{path}:{hits[0]}"))
+                if hits := [item for item in enumerate(lines, first) if re.search(pattern, item[1])]:
+                    number = getattr(hits[0][1], "number", hits[0][0])  # of CoNLL-U, the sentence's first line
+                    count, place = signs.get(name, (0, f"{path}:{number}"))
                     signs[name] = count + len(hits), place
             for part, some in zip(numbers, parts, strict=True):
                 part.append(words.of_lines(some, blank_lines=True))
@@ -247,6 +248,7 @@ def _mismatches(profile: str, head: list[str]) -> Iterator[Finding]:
             "upper case only", "use generic or ptb-en, which ignore case, or put the text in lower case", "upper"
         )
     letters = sum(map(str.isalpha, text))
-    if len(_UNSPACED.findall(text)) > 0.3 * letters and (raw or letters > 12 * len(text.split())):
+    unspaced = suitable != "pretokenized" if raw else letters > 12 * len(text.split())
+    if unspaced and len(_UNSPACED.findall(text)) > 0.3 * letters:
         problem = "a script without spaces (Thai, Chinese, Japanese, …)"
         yield Finding(problem, "segment it into words and use pretokenized", "unspaced")

@@ -16,6 +16,7 @@ from typing import Any
 
 from onlstm.archive import broken_link, is_archive, unpacked
 from onlstm.errors import UserError
+from onlstm.text import conllu
 from onlstm.text.config import TextConfig
 from onlstm.text.tokenizer import UNK, Rules, rules
 
@@ -24,6 +25,9 @@ LONGEST = 32 << 20
 """Bytes of the longest line that is read."""
 _BLOCK = 1 << 20
 _NAMES = {"train": "train(?:ing)?", "valid": "valid(?:ation)?|dev(?:el)?|val|heldout", "test": "test(?:ing)?"}
+_HAN = "\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"  # and kana
+_BETWEEN = re.compile(rf"(?<=[{_HAN}])\s+(?=[{_HAN}])")
+_CONLLU = re.compile(r"\.conllu(?:\.(?:gz|xz|bz2))?$", re.IGNORECASE)
 _NOT_TEXT = re.compile(
     r"\.|readme|licen[cs]e|.*\.(jsonl?|md|rst|ya?ml|toml|py|html?|pdf|zip|ids|sha256)$", re.IGNORECASE
 )
@@ -37,7 +41,8 @@ def name_of(*paths: str | Path) -> str:
 def read_lines(path: str | Path) -> Iterator[str]:
     """Yield the lines, without their ends, of a file, plain, `.gz`, `.xz` or `.bz2`, or of the standard input (`-`).
 
-    UTF-8, with or without a byte-order mark; anything else is a `UserError` that names file and line.
+    UTF-8, with or without a byte-order mark; anything else is a `UserError` that names file and line. A sentence of
+    CoNLL-U is one line, a `ConlluLine`.
     """
     return chain.from_iterable(read_blocks(path))
 
@@ -60,7 +65,21 @@ def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: s
             replacement characters; by default such a line is an error.
         name: what messages call the file.
     """
-    name, number = name or name_of(path), 1
+    name, head = name or name_of(path), list[str]()
+    blocks = _blocks(path, defects, name)
+    for lines in blocks:
+        head += lines
+        if conllu.is_conllu(head) is not None:
+            break
+    blocks = chain([head] if head else [], blocks)
+    if conllu.is_conllu(head) or _CONLLU.search(name):
+        blocks = conllu.sentences(blocks, name, {} if defects is None else defects)
+    yield from blocks
+
+
+def _blocks(path: str | Path, defects: dict[int, str] | None, name: str) -> Iterator[list[str]]:
+    """Yield the lines of a file, whatever they hold."""
+    number = 1
     try:
         with ExitStack() as stack:
             file: Any = sys.stdin.buffer if str(path) == "-" else stack.enter_context(Path(path).open("rb"))
@@ -88,15 +107,20 @@ def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: s
 
 def _decoded(data: bytes, name: str, first: int, defects: dict[int, str] | None) -> list[str]:
     """Return the lines of a block whose first line has the number `first`."""
-    utf16 = first == 1 and data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    utf16 = _utf16(data, first == 1)
+    if utf16 and utf16 != "utf-16":
+        raise UserError(f"{name}: UTF-16 without a byte-order mark; convert it: iconv -f {utf16} -t utf-8")
     lines = []
     for number, line in enumerate(data.splitlines(), first):
+        if b"\0" in line and not utf16:
+            column = line.index(b"\0") + 1
+            raise UserError(f"{name}:{number}: not text (a NUL byte at column {column}); delete it: tr -d '\\000'")
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             column = len(line[: error.start].decode("utf-8")) + 1
             message = f"{name}:{number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {column}); "
-            message += f"convert it: iconv -f {'utf-16' if utf16 else 'latin1'} -t utf-8"
+            message += f"convert it: iconv -f {utf16 or 'latin1'} -t utf-8"
             if defects is None or utf16:
                 raise UserError(message) from None
             defects[number] = message
@@ -106,8 +130,29 @@ def _decoded(data: bytes, name: str, first: int, defects: dict[int, str] | None)
     return lines
 
 
+def _utf16(data: bytes, is_start: bool) -> str:
+    """Return the kind of UTF-16 that a block is, by its byte-order mark or its NUL bytes; empty if it is none.
+
+    >>> _utf16("dogs bark".encode("utf-16-be"), True), _utf16(b"dogs\\0bark", True)
+    ('utf-16be', '')
+    """
+    if is_start and data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if data.count(0) < 2:
+        return ""
+    marks = {}
+    for kind in ("utf-16le", "utf-16be"):
+        text = data[: len(data) // 2 * 2].decode(kind, "replace")
+        marks[kind] = len(re.findall("[\t\n ,.，。、]", text)) / len(text)
+    likelier = max(marks, key=marks.__getitem__)
+    return likelier if marks[likelier] > 0.01 else ""
+
+
 def text_files(sources: Sequence[str | Path]) -> list[Path]:
-    """Return the files that `sources` name: files themselves, and the text files in folders, sorted."""
+    """Return the files that `sources` name: files themselves, and the text files in folders, sorted.
+
+    Of NAME.conllu and NAME.txt in a folder, as in Universal Dependencies, the second is left out: it is the same text.
+    """
     if not sources:
         raise UserError("no text: name a file, a folder or - for the standard input")
     paths: list[Path] = []
@@ -125,6 +170,7 @@ def text_files(sources: Sequence[str | Path]) -> list[Path]:
             inside = sorted(path for path in source.iterdir() if path.is_file() and not _NOT_TEXT.match(path.name))
         except OSError as error:
             raise UserError(f"{source}: cannot be read ({error.strerror}); check its permissions") from None
+        inside = [path for path in inside if path.suffix != ".txt" or path.with_suffix(".conllu") not in inside]
         if not inside and (archives := sorted(path.name for path in source.iterdir() if is_archive(path))):
             raise UserError(f"{source}: no text file in this folder, but archives such as {archives[0]}; unpack them")
         if not inside:
@@ -193,9 +239,16 @@ def choose_rules(config: TextConfig, lines: Iterable[str]) -> tuple[Rules, str]:
 def suitable_profile(lines: Iterable[str]) -> tuple[str, str]:
     """Return pretokenized for lines that are split into words already, else generic, and why.
 
+    Spaces between words of Chinese characters or kana split lines, too: such text has none unless it is segmented.
+
     >>> suitable_profile(["the old man , he said , ca n't hear ."])
     ('pretokenized', "n't stands as a word")
     """
+    lines = list(lines)
+    if any(isinstance(line, conllu.ConlluLine) for line in lines):
+        return "pretokenized", "the words are those of CoNLL-U"
+    if is_segmented(lines):
+        return "pretokenized", "spaces stand between Chinese or Japanese words"
     words = Counter(word for line in lines for word in line.split())
     for sign in (UNK, "@-@", "@,@", "n't", "-LRB-"):
         if words[sign]:
@@ -205,3 +258,15 @@ def suitable_profile(lines: Iterable[str]) -> tuple[str, str]:
     if spaced >= 3 and spaced > 10 * attached:
         return "pretokenized", "punctuation stands apart from words"
     return "generic", "the text does not look tokenised"
+
+
+def is_segmented(lines: Sequence[str]) -> bool:
+    """Return whether lines are mostly Chinese or Japanese, with spaces between words.
+
+    >>> is_segmented(["我 喜欢 猫 。", "猫 在 睡觉"]), is_segmented(["我喜欢猫。 猫在睡觉"]), is_segmented(["a 猫 b"])
+    (True, False, False)
+    """
+    text = "\n".join(lines)
+    signs = sum(map(len, re.findall(f"[{_HAN}]+", text)))
+    spaces = sum(len(_BETWEEN.findall(line)) for line in lines)
+    return signs > 0.3 * sum(map(str.isalpha, text)) and 6 * spaces > signs

@@ -39,7 +39,8 @@ ABBREVIATIONS = (
     "wash|wis|wyo"
 )
 """Those of the Penn Treebank text and more like them; at the end of a line the period is the sentence's."""
-_NUMBER = r"[-+\u2212]?\.?\d+(?:(?:\\?/|[.,:\-\u2013])\d+)*"
+NUMBER = r"[-+\u2212]?\.?\d+(?:(?:\\?/|[.,:\-\u2013])\d+)*"
+"""What becomes N in `ptb-en`."""
 
 
 class Token(NamedTuple):
@@ -236,7 +237,7 @@ def _ptb() -> tuple[list[normalizers.Normalizer], str]:
     x = r"[[\p{L}\p{M}\p{N}]&&[^N]]"  # everything is in lower case but the N that stands for a number
     before = r"(?<![\p{L}\p{M}\p{N}'])(?<!\p{N}[.,:])(?<![\p{L}\p{M}\p{N}][-/&])(?<!\\/)"
     after = rf"(?!{x}|%?-{x}|\\?/{x})"
-    number = _NUMBER.replace(r"\u2212", r"\x{2212}").replace(r"\u2013", r"\x{2013}")
+    number = NUMBER.replace(r"\u2212", r"\x{2212}").replace(r"\u2013", r"\x{2013}")
     steps = [
         normalizers.NFC(),
         _replace(rf"(?<![^{_SPACE}])N(?![^{_SPACE}])", "0"),  # an N of its own stands for a number already
@@ -285,4 +286,4 @@ def _description(backend: tokenizers.Tokenizer) -> list[object]:
     return [*parts, content["model"]["type"], content["model"].get("unk_token")]
 
 
-_NUMBER_END = re.compile(rf"{_NUMBER}\Z")
+_NUMBER_END = re.compile(rf"{NUMBER}\Z")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 import torch
 
@@ -39,6 +40,9 @@ def load(folder: Path) -> StateDict:
     if not path.is_file():
         raise UserError(f"{folder}: nothing to resume: no {NAME} there")
     try:
+        with ZipFile(path) as file:
+            if damaged := file.testzip():  # compares checksums, which torch does not
+                raise BadZipFile(damaged)
         content: StateDict = torch.load(path, weights_only=True, map_location="cpu")
         version = content["format_version"]
     except Exception as error:  # a corrupt file can raise any exception

@@ -21,6 +21,10 @@ class FitConfig:
     """Of the learning rate: plateau lowers it when validation stalls; cosine, one-cycle and trapezoid end at zero."""
     warmup: float = 0.1
     """Share of the training in which cosine, one-cycle and trapezoid rise."""
+    decay: float = 1.0
+    """Factor of the learning rate after each epoch from decay_epoch on."""
+    decay_epoch: int = 0
+    """Epochs before the learning rate begins to decay."""
     clip: float = 0.25
     """Largest global norm of the gradient; 0: no limit."""
     weight_decay: float = 1.2e-6
@@ -32,9 +36,12 @@ class FitConfig:
 
     def __post_init__(self) -> None:
         limits = {"epochs": 1, "batch_size": 1, "log_steps": 1, "clip": 0, "weight_decay": 0, "checkpoint_minutes": 0}
+        limits["decay_epoch"] = 0
         at_least(self, "train.", **limits)
         if not 0 < self.lr < math.inf:
             raise UserError(f"train.lr {self.lr}: a number above 0 is needed")
+        if not 0 < self.decay <= 1:
+            raise UserError(f"train.decay {self.decay}: above 0 and at most 1 is needed")
         if not 0 <= self.warmup < 1:
             raise UserError(f"train.warmup {self.warmup}: from 0 to less than 1 is needed")
 
@@ -49,6 +56,10 @@ class TrainConfig(FitConfig):
     """Draw each window's length, from N(bptt, 5) or (1 in 20) N(bptt/2, 5), and scale the learning rate with it."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """The optimizer."""
+    beta1: float = 0.9
+    """Of AdamW: share of the old gradient in the mean that a step follows."""
+    beta2: float = 0.99
+    """Of AdamW: the same for the mean of squares that a step is divided by."""
     alpha: float = 2.0
     """Weight of the mean square of the last layer's output (AR)."""
     beta: float = 1.0
@@ -67,6 +78,9 @@ class TrainConfig(FitConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, "train.", bptt=1, valid_batch_size=1, alpha=0, beta=0, patience=0, finetune_epoch=0)
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"train.{name} {getattr(self, name)}: from 0 to less than 1 is needed")
         if self.averaging != "none" and self.optimizer != "sgd":
             raise UserError(f"train.averaging {self.averaging}: works with optimizer: sgd only; set averaging: none")
 

@@ -16,7 +16,7 @@ import torch
 from onlstm.errors import UserError
 from onlstm.lm.dropout import Masks
 from onlstm.lm.model import LanguageModel
-from onlstm.lm.reader import States, window
+from onlstm.lm.reader import States, detached, window
 from onlstm.lm.score import evaluate
 from onlstm.train import fit
 from onlstm.train.averaging import Averages, stalled, swapped
@@ -74,7 +74,7 @@ class LanguageModelTraining(fit.Training):
         self.optimizer = (
             torch.optim.SGD(self.parameters, **options)
             if config.optimizer == "sgd"
-            else torch.optim.AdamW(self.parameters, betas=(0.9, 0.99), **options)
+            else torch.optim.AdamW(self.parameters, betas=(config.beta1, config.beta2), **options)
         )
         self._state: States | None = None
         self._lengths = random.Random(seed)
@@ -87,13 +87,14 @@ class LanguageModelTraining(fit.Training):
         ids, words = window(self._text, progress.cursor, length)
         self.model.train()
         out = self.model.loss(ids, words, self._state, self._masks)
-        self._state = tuple((h.detach(), c.detach()) for h, c in out.state)
+        self._state = detached(out.state)
         loss = self.world.mean(out.nll)
         progress.cursor += len(ids)
         progress.loss_sum += loss * len(ids)
         progress.length_sum += len(ids)
+        objective = out.nll + config.alpha * out.activation + config.beta * out.slowness
         return fit.Batch(
-            objective=out.nll + config.alpha * out.activation + config.beta * out.slowness,
+            objective=objective if out.auxiliary is None else objective + out.auxiliary,
             loss=loss,
             lr_scale=length / config.bptt if config.vary_bptt else 1,
             numbers={

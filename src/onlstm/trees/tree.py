@@ -17,6 +17,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from onlstm.errors import UserError
+from onlstm.records import from_json
 
 _TOKEN = re.compile(r"(\()([^\s()]+)?|(\))|([^\s()]+)", re.ASCII)
 _HEAD = re.compile(r"\(([^\s()]+|(?=\())", re.ASCII)  # what touches a parenthesis: a token, or nothing if it is another
@@ -101,7 +102,7 @@ class Tree:
     def from_json(cls, text: str) -> "Tree":
         """Return the tree of an object with `words`, `nodes` or `spans`, and maybe `confidence`; others are ignored."""
         try:
-            record = json.loads(text)
+            record = from_json(text)
             nodes = record["nodes"] if "nodes" in record else record["spans"]
             words, confidence = record["words"], record.get("confidence")
             if not isinstance(words, list):
@@ -111,7 +112,7 @@ class Tree:
             return cls.from_spans(words, nodes, confidence)
         except KeyError as error:
             raise TreebankError(f"no key {error} in the JSON of a tree: it needs words and spans") from error
-        except (TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError) as error:
             raise TreebankError(f"not a tree in JSON: {error}") from error
 
     def spans(self) -> tuple[tuple[int, int], ...]:

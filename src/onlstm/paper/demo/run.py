@@ -4,7 +4,6 @@ A same-size LSTM trains beside it on the same text, in a process of its own. All
 nowhere in training. Layer and decoder of the headline are fixed here, chosen on other seeds than those reported.
 """
 
-import json
 import math
 import random
 import tempfile
@@ -28,6 +27,7 @@ from onlstm.paper.parsing.alignment import Reading
 from onlstm.paper.parsing.rows import Forest, baselines, forests, rows, untrained
 from onlstm.parser import Parser
 from onlstm.recipe import Recipe
+from onlstm.records import from_json
 from onlstm.text.tokenizer import EOS, UNK, Tokenizer
 from onlstm.train import fit
 from onlstm.train.config import TrainConfig
@@ -225,7 +225,7 @@ def _validation(
 
 def _losses(folder: Path) -> dict[int, float]:
     """Return the loss of a training by step, as it was logged."""
-    records = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    records = map(from_json, (folder / "log.jsonl").read_text().splitlines())
     return {record["step"]: record["loss"] for record in records if record["event"] == "step"}
 
 

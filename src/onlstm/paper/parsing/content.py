@@ -38,7 +38,7 @@ class Scored:
     """One system's trees and their F1 by one rule."""
 
     system: str
-    """onlstm, lstm-gates, grammar, untrained, vote, trees, left, right, balanced, random, oracle."""
+    """onlstm, lstm-gates or another network, grammar, untrained, vote, trees, ccm, dmv+ccm, left, right, …, oracle."""
     run: str | None = None
     layer: Layers = None
     decoder: str | None = None

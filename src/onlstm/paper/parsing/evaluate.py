@@ -9,40 +9,43 @@ import time
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from onlstm import files
 from onlstm.errors import UserError, one_of
 from onlstm.lm.model import LanguageModel
 from onlstm.paper import results
 from onlstm.paper.parsing.alignment import Reading, given_trees, overlap, readings
+from onlstm.paper.parsing.ccm import SUBSET, tag_forests
 from onlstm.paper.parsing.content import Choice, Content, Evaluation, Headline, Layers, Row, Scored, TreebankFacts
-from onlstm.paper.parsing.request import Request
+from onlstm.paper.parsing.request import Decoding, Request
 from onlstm.paper.parsing.rows import Forest, agreed, baselines, mixed, rows, untrained
-from onlstm.paper.parsing.system import Say, System, decoders
+from onlstm.paper.parsing.system import System, Watch, decoders
 from onlstm.paper.parsing.table import MODELS, paired, table_labels
+from onlstm.parser.parse import GrammarDecoder
 from onlstm.trees.f1 import RULES
 from onlstm.trees.labels import many_to_one
 from onlstm.trees.tree import Tree
 from onlstm.trees.treebank import Treebank, read_treebank
 
 
-def run(request: Request, say: Say = lambda line: None) -> Evaluation:
+def run(request: Request, watch: Watch = Watch()) -> Evaluation:  # noqa: B008  (frozen)
     """Return the scores of the runs' trees, of the trees given and of the baselines; write what was asked for."""
     _check(request)
-    request = replace(request, rule=_rules(request, say), decoder=tuple(dict.fromkeys(request.decoder)))
+    request = replace(request, rule=_rules(request, watch), decoder=tuple(dict.fromkeys(request.decoder)))
     started = time.perf_counter()
     models = [System.load(request, path) for path in request.runs]
     if (request.layers or request.gates) and all(model.system == "grammar" for model in models):
         raise UserError(f"--layers and --gates: {request.runs[0]} is a grammar, which has neither")
+    _check_decoders(request, models)
     bank = _read(request)
     for warning in bank.warnings:
-        say(warning)
+        watch.say(warning)
     views = [bank.view(punctuation=p) for p in sorted({RULES[rule].punctuation for rule in request.rule})]
     reads = [[readings(view, model.model, request.mapping) for model in models] for view in views]
-    dev = _Dev.of(request, request.dev, views[0], models, say) if request.dev else None
+    dev = _Dev.of(request, request.dev, views[0], models, watch) if request.dev else None
     scored = [
-        row for view, read in zip(views, reads, strict=True) for row in _scored(request, models, view, read, dev, say)
+        row for view, read in zip(views, reads, strict=True) for row in _scored(request, models, view, read, dev, watch)
     ]
     scored.sort(key=lambda row: request.rule.index(row.rule))
     if request.words:
@@ -63,13 +66,23 @@ def run(request: Request, say: Say = lambda line: None) -> Evaluation:
     return evaluation
 
 
-def _rules(request: Request, say: Say) -> tuple[str, ...]:
+def _check_decoders(request: Request, models: Sequence[System]) -> None:
+    """Refuse decoders of which no run has any: the others would be used instead."""
+    of_grammars = set(get_args(GrammarDecoder))
+    for is_grammar, fitting in ((True, of_grammars), (False, set(get_args(Decoding)) - of_grammars)):
+        kinds = {model.system == "grammar" for model in models}
+        if kinds == {is_grammar} and request.decoder != Request.decoder and not fitting & set(request.decoder):
+            there = ", ".join(sorted(fitting))
+            raise UserError(f"--decoder {request.decoder[0]}: of {request.runs[0]} there are {there}")
+
+
+def _rules(request: Request, watch: Watch) -> tuple[str, ...]:
     """Return the names of the rules, each once."""
     if "all" not in request.rule:
         return tuple(dict.fromkeys(request.rule))
     if not request.trees:
         return tuple(RULES)
-    say("Rule punct is left out: trees with punctuation are scored by --rule punct alone.")
+    watch.say("Rule punct is left out: trees with punctuation are scored by --rule punct alone.")
     return tuple(rule for rule in RULES if not RULES[rule].punctuation)
 
 
@@ -111,27 +124,29 @@ def _scored(
     view: Treebank,
     reads: Sequence[Sequence[Reading]],
     dev: "_Dev | None",
-    say: Say,
+    watch: Watch,
 ) -> list[Row]:
     """Return the rows of all systems, by the rules for trees with punctuation or for those without."""
     others = list[Forest]()
     if path := request.trees:
         others.append(Forest(system="trees", run=str(path), trees=given_trees(path, view, request.other_words)))
-    by_model = [model.forests(read, request, say) for model, read in zip(models, reads, strict=True)]
+    by_model = [model.forests(read, request, watch) for model, read in zip(models, reads, strict=True)]
     if dev:
         by_model = [dev.with_meaning(trees, k) for k, trees in enumerate(by_model)]
     sets = [forest for trees in by_model for forest in trees]
     sets += [*agreed(sets), *mixed([model.reported(trees) for model, trees in zip(models, by_model, strict=True)])]
     for model, read in zip(models, reads, strict=True):
         if isinstance(model.model, LanguageModel):
-            sets += System.of(request, untrained(model.model)).forests(read, request, say)
+            sets += System.of(request, untrained(model.model)).forests(read, request, watch)
             break
     sets += [*others, *baselines(view.trees)]
+    of_tags = tag_forests(view, watch.say) if request.ccm else []
     scored = []
     for rule in request.rule:
         if RULES[rule].punctuation == view.punctuation:
-            say(f"Scoring {len(sets)} sets of trees by rule {rule} …")
-            scored += rows(view.trees, sets, rule)
+            watch.say(f"Scoring {len(sets) + len(of_tags)} sets of trees by rule {rule} …")
+            scored += rows(view.trees, sets, rule, on_progress=watch.progress)
+            scored += rows(view.trees, of_tags, rule, [SUBSET])
     return scored
 
 
@@ -177,7 +192,7 @@ class _Dev(NamedTuple):
     """Of each model; none of those that nothing is chosen for."""
 
     @classmethod
-    def of(cls, request: Request, path: Path, bank: Treebank, models: Sequence[System], say: Say) -> "_Dev":
+    def of(cls, request: Request, path: Path, bank: Treebank, models: Sequence[System], watch: Watch) -> "_Dev":
         dev = _read(replace(request, treebank=path, split="all", max_len=None))
         dev = dev.view(punctuation=RULES[request.rule[0]].punctuation)
         here = {tree.words for tree in bank.trees}
@@ -188,7 +203,7 @@ class _Dev(NamedTuple):
         for model, forest in zip(models, trees, strict=True):
             if model.system in (models[0].system, "grammar"):
                 reads = readings(dev, model.model, request.mapping)
-                forest += model.forests([reads[k] for k in new], request, say)
+                forest += model.forests([reads[k] for k in new], request, watch)
         return cls(path, [dev.trees[k] for k in new], len(dev.trees) - len(new), trees)
 
     def best(self, rule: str, models: Sequence[System]) -> tuple[Layers, str | None, str]:

@@ -8,7 +8,7 @@ from typing import Literal
 from onlstm.trees.treebank import Split
 
 Decoding = Literal["paper", "unbiased", "vote", "mbr", "viterbi"]
-Gates = Literal["forget", "input", "lstm"]
+Gates = Literal["forget", "input", "lstm", "own"]
 Mapping = Literal["aligned", "original"]
 
 
@@ -24,7 +24,7 @@ class Options:
     """How distances become trees: paper, unbiased, vote (default: all three); a grammar's probabilities: mbr (default),
     viterbi."""
     gates: Gates | None = None
-    """Which gates to read: forget, input, or lstm (an LSTM's own forget gates); default: forget, of LSTM runs lstm."""
+    """Which gates to read: forget (default), input, lstm (an LSTM's own forget gates), own (of other networks)."""
     mapping: Mapping = "aligned"
     """How words are looked up: as the model's text has them (default), or as the original code does."""
     profile: str = "auto"
@@ -37,6 +37,8 @@ class Options:
     """Brackets, or parses in JSON, to score as well."""
     other_words: bool = False
     """The words of --trees may differ from the treebank's, if there are as many."""
+    ccm: bool = False
+    """Score CCM and DMV+CCM as well, learnt from the tags of the treebank's sentences of at most 10 words."""
     dev: Path | None = None
     """Treebank to choose the headline's layer and decoder on, and what a grammar's labels stand for."""
     words: Path | None = None

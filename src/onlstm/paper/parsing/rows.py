@@ -7,7 +7,7 @@ seeds that were made the same way also get a mean. `onlstm.paper.parsing.evaluat
 import math
 import random
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, get_args
@@ -28,6 +28,8 @@ from onlstm.trees.labels import labelled_score
 from onlstm.trees.restrict import restricted
 from onlstm.trees.tree import Tree
 
+OnProgress = Callable[[float], object]
+"""Called with the share of the work that is done."""
 SUBSETS = {"all": math.inf, "len<=10": 10}
 RANDOM_SEEDS = 5
 
@@ -72,16 +74,18 @@ def forests(
     run: str | None = None,
     layers: Sequence[Layers] | None = None,
     decoders: Sequence[Decoding] = ("paper", "unbiased"),
+    on_progress: OnProgress = lambda share: None,
 ) -> list[Forest]:
     """Return a language model's trees: each of the layers (default: all) by each decoder; "vote": of all of these."""
+    read = parser.distances([reading.words for reading in reads], lambda done: on_progress(done / len(reads)))
     distances = [
         [[layer[i] for i in reading.positions] for layer in sentence]
-        for reading, sentence in zip(reads, parser.distances([reading.words for reading in reads]), strict=True)
+        for reading, sentence in zip(reads, read, strict=True)
     ]
     assert isinstance(parser.model, LanguageModel)
     plain: list[Decoder] = [decoder for decoder in decoders if decoder == "paper" or decoder == "unbiased"]
     sets: list[Forest] = []
-    for layer in layers or range(1, parser.model.config.num_layers + 1):
+    for layer in layers or range(1, parser.model.config.distance_layers + 1):
         chosen = _numbers(layer)
         d = [[statistics.fmean(word) for word in zip(*(s[k - 1] for k in chosen), strict=True)] for s in distances]
         for decoder in plain or get_args(Decoder):
@@ -94,11 +98,15 @@ def forests(
     return sets
 
 
-def grammar_forest(parser: Parser, reads: Sequence[Reading], run: str | None = None) -> Forest:
+def grammar_forest(
+    parser: Parser, reads: Sequence[Reading], run: str | None = None, on_progress: OnProgress = lambda share: None
+) -> Forest:
     """Return the trees of a grammar, with labels of constituents and confidence, over the words that are scored."""
     trees = []
-    for reading, parse in zip(reads, parser.parse([list(reading.words) for reading in reads]), strict=True):
+    parses = parser.parse_lines(list(reading.words) for reading in reads)
+    for done, (reading, parse) in enumerate(zip(reads, parses, strict=True), 1):
         assert parse.tree
+        on_progress(done / len(reads))
         nodes = tuple(node for node in parse.tree.nodes if node.end - node.start > 1)  # gold trees have no tags either
         trees.append(restricted(replace(parse.tree, nodes=nodes), reading.positions, reading.gold.words))
     return Forest(system="grammar", run=run, decoder=parser.decoder, trees=trees)
@@ -137,10 +145,15 @@ def untrained(model: LanguageModel, seed: int = 0) -> LanguageModel:
 
 
 def rows(
-    gold: Sequence[Tree], forests: Sequence[Forest], rule: str | Rule = "on-lstm", subsets: Iterable[str] = SUBSETS
+    gold: Sequence[Tree],
+    forests: Sequence[Forest],
+    rule: str | Rule = "on-lstm",
+    subsets: Iterable[str] = SUBSETS,
+    on_progress: OnProgress = lambda share: None,
 ) -> list[Row]:
     """Return the scores of the forests in order, and, after forests that differ only in their run, their mean."""
     out: list[Row] = []
+    done, subsets = 0, list(subsets)
     for subset in subsets:
         index = [i for i, tree in enumerate(gold) if len(tree.words) <= SUBSETS[subset]]
         part = [gold[i] for i in index]
@@ -155,6 +168,8 @@ def rows(
                 row = replace(row, labelled_f1=_defined(f1), label_accuracy=_defined(accuracy))
             row = replace(row, confidence=calibration(part, trees))
             groups.setdefault(forest.key, []).append(row)
+            done += 1
+            on_progress(done / len(forests) / len(subsets))
         for group in groups.values():
             out += group if len(group) == 1 else [*(group if group[0].system != "random" else []), _mean(group)]
     return out

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from onlstm.folder import kind_of
 from onlstm.grammar.config import GrammarConfig
@@ -12,10 +12,15 @@ from onlstm.lm.reader import layer_numbers
 from onlstm.paper.parsing.alignment import Reading
 from onlstm.paper.parsing.content import Layers
 from onlstm.paper.parsing.request import Decoding, Options, Request
-from onlstm.paper.parsing.rows import Forest, forests, grammar_forest
+from onlstm.paper.parsing.rows import Forest, OnProgress, forests, grammar_forest
 from onlstm.parser import GrammarDecoder, Parser
 
-Say = Callable[[str], None]
+
+class Watch(NamedTuple):
+    """Who follows an evaluation: lines to show, and the share that is done of what the last of them announced."""
+
+    say: Callable[[str], None] = lambda line: None
+    progress: OnProgress = lambda share: None
 
 
 class System(NamedTuple):
@@ -54,7 +59,8 @@ class System(NamedTuple):
         """As rows name it."""
         if isinstance(self.model, Grammar):
             return "grammar"
-        return "untrained" if not self.path else "lstm-gates" if self.parsers[0].gates == "lstm" else "onlstm"
+        rnn = self.model.config.rnn
+        return "untrained" if not self.path else "lstm-gates" if rnn == "lstm" else rnn
 
     @property
     def headline(self) -> tuple[Layers, str]:
@@ -65,16 +71,17 @@ class System(NamedTuple):
             return self.layers[0], "the layer that was asked for"
         if self.model.config.parse_layer:
             return self.model.config.parse_layer, "the layer that the model folder names"
-        return self.model.config.num_layers // 2 + 1, "the middle layer, as in the paper"
+        return self.model.config.distance_layers // 2 + 1, "the middle layer, as in the paper"
 
-    def forests(self, reads: Sequence[Reading], request: Request, say: Say) -> list[Forest]:
+    def forests(self, reads: Sequence[Reading], request: Request, watch: Watch) -> list[Forest]:
         """Return the model's trees; untrained, its layers do not vote."""
-        say(f"Parsing {len(reads):,} sentences with {self.path or 'an untrained model'} …")
+        watch.say(f"Parsing {len(reads):,} sentences with {self.path or 'an untrained model'} …")
         run = str(self.path) if self.path else None
         if isinstance(self.model, Grammar):
-            return [grammar_forest(parser, reads, run) for parser in self.parsers]
+            return [grammar_forest(parser, reads, run, watch.progress) for parser in self.parsers]
         ways = [name for name in decoders(request) if self.path or name != "vote"] or ["paper"]
-        return forests(self.parsers[0], reads, system=self.system, run=run, layers=self.layers, decoders=ways)
+        options: Any = {"system": self.system, "layers": self.layers, "decoders": ways}
+        return forests(self.parsers[0], reads, run=run, on_progress=watch.progress, **options)
 
     def reported(self, trees: Sequence[Forest]) -> Forest:
         """Return the set of the model's trees that would be reported if it were alone."""

@@ -6,20 +6,23 @@ the front page the paper's table with ours beside it (`summary`). No torch here.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import groupby
 from pathlib import PurePath
+from typing import get_args
 
+from onlstm.lm.config import RNN
 from onlstm.paper.parsing.content import Content, Evaluation, Headline, Row, Score, Short, TableRow
 from onlstm.paper.published import published
 from onlstm.paper.results import Result
 from onlstm.paper.tables import NONE, Table, models, named, number
 
-MODELS = ("onlstm", "lstm-gates", "grammar", "vote")
+MODELS = ("onlstm", "lstm-gates", *get_args(RNN)[2:], "grammar", "vote")
 """Systems that are trained models, and neither baselines nor others' trees."""
 LABELS = ("ADJP", "NP", "PP", "INTJ")
 """Of the paper's table."""
 _SYSTEMS = {"onlstm": "ON-LSTM", "lstm-gates": "LSTM gates", "left": "left-branching", "right": "right-branching"}
+_SYSTEMS |= {"prpn": "PRPN", "rhn": "RHN", "ccm": "CCM", "dmv+ccm": "DMV+CCM"}
 _DEAD = 5  # % of tied distances
 _SPACE = "\u00a0"  # a cell is not broken there
 Results = Sequence[Result[Content]]
@@ -28,7 +31,8 @@ Results = Sequence[Result[Content]]
 def paired(rows: Sequence[Row]) -> list[TableRow]:
     """Return the rows of a table: those of all sentences, each with the F1 of the short ones."""
     short = {(row.key, row.run): row for row in rows if row.subset != "all"}
-    pairs = [(row, short[row.key, row.run]) for row in rows if row.subset == "all"]
+    pairs = [(row, short.pop((row.key, row.run))) for row in rows if row.subset == "all"]
+    pairs += [(_unscored(row), row) for row in short.values()]
     return [
         TableRow(
             **{field.name: getattr(row, field.name) for field in fields(Score)},
@@ -36,6 +40,11 @@ def paired(rows: Sequence[Row]) -> list[TableRow]:
         )
         for row, few in pairs
     ]
+
+
+def _unscored(row: Row) -> Row:
+    """Return the row of all sentences of a system that was scored on short ones alone."""
+    return replace(row, f1=None, precision=None, recall=None, ci95=None, depth=None, f1_to_right=None, tags={})
 
 
 def table_labels(tags: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -88,6 +97,15 @@ def table(rows: Sequence[TableRow], chosen: Headline | None) -> Table:
         line = _cells(row, labels, " " if ways[row.key] > 1 else None) | {"mark": mark}
         lines.append({f"{name} ({sizes[name]:,})" if name in sizes else name: cell for name, cell in line.items()})
     return Table.of(lines)
+
+
+def published_ccm() -> str:
+    """Return the published F1 of CCM and DMV+CCM, and what it was counted on."""
+    quoted = {row.row: row.values["WSJ10 max"] for row in published("parsing") if row.row in ("CCM", "DMV+CCM")}
+    values = ", ".join(f"{system} {f1}" for system, f1 in quoted.items())
+    return (
+        f"Published: {values}, on the full WSJ10 (7,422 sentences; Klein and Manning's own rule), learnt from its tags."
+    )
 
 
 def summary(results: Results) -> list[str]:

@@ -4,7 +4,6 @@ A file or line that something is wrong with is reported, with its name and numbe
 same are reported and stay: a pair of them is a tie.
 """
 
-import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from onlstm.archive import Member, members
 from onlstm.errors import UserError
 from onlstm.paper.syntax.templates import SENTENCES, Item
+from onlstm.records import from_json
 
 Report = Callable[[str], object]
 """Is called with a line about a defect."""
@@ -68,6 +68,7 @@ def read_lines(
         for number, raw in enumerate(member.data.removeprefix(BOM_UTF8).splitlines(), 1):
             place = f"{member.place}:{number}"
             try:
+                require(b"\0" not in raw, "a NUL byte")
                 text = raw.decode()
                 if header is None and text.strip():
                     header = [] if text.startswith("{") else [name.strip().lower() for name in text.split("\t")]
@@ -113,8 +114,8 @@ def _record(text: str, header: Sequence[str]) -> dict[str, Any]:
         require(len(fields) == len(header), f"{len(fields)} fields, but the header has {len(header)}")
         return dict(zip(header, fields, strict=True))
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
+        record = from_json(text)
+    except ValueError:
         raise ValueError("broken JSON") from None
     require(isinstance(record, dict), "no JSON object")
     require(not any(re.search("[\ud800-\udfff]", str(value)) for value in record.values()), "half a character (\\ud…)")

@@ -96,7 +96,13 @@ def run(
     """Return what one run makes of a task, or two and how surely they differ; write `scores`, if that is a file."""
     models = [LanguageModel.load(path) for path in runs]
     task = prepare(models)
-    scored = [_scored(task, *run, on_progress) for run in zip(runs, models, task.ids, strict=True)]
+    scored: list[Scored] = []
+
+    def report(done: int, total: int) -> None:
+        on_progress(len(scored) * total + done, len(runs) * total)
+
+    for run in zip(runs, models, task.ids, strict=True):
+        scored.append(_scored(task, *run, report))
     if scores:
         _write_scores(scores, scored, task.records)
     first, *other = map(task.content, scored)

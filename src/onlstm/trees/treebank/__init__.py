@@ -166,12 +166,20 @@ def _files(path: Path, profile: Profile, split: Split) -> Iterator[archive.Membe
 
 
 def _of_profile(names: list[str], profile: Profile) -> list[str]:
-    """Return the names that match the first of the profile's patterns that any does, or all but READMEs."""
+    """Return the names that match the first of the profile's patterns that any in the same archive does.
+
+    If no name matches, return all but READMEs.
+    """
     base = {name: _PACKED.sub("", PurePosixPath(name).name.lower()) for name in names}
+    chosen: dict[str, list[str]] = {}  # of each archive
     for pattern in profile.files:
-        if chosen := [name for name in names if fnmatchcase(base[name], pattern.lower())]:
-            return chosen
-    return [name for name in names if not base[name].startswith("readme")]
+        matching: dict[str, list[str]] = {}
+        for name in names:
+            if fnmatchcase(base[name], pattern.lower()):
+                matching.setdefault(archive.archive_of(name), []).append(name)
+        chosen = matching | chosen  # earlier patterns win
+    kept = set(chain.from_iterable(chosen.values()))
+    return [name for name in names if (name in kept if kept else not base[name].startswith("readme"))]
 
 
 def _of_split(names: list[str], split: Split, path: Path) -> list[str]:
@@ -254,6 +262,9 @@ def _items(file: archive.Member, profile: Profile, punctuation: bool, strict: bo
 def _decoded(file: archive.Member, profile: Profile, strict: bool = True) -> str:
     """Return a file's text; if not `strict`, a few bytes may be wrong and become lone surrogates."""
     data = file.data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n")
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise TreebankError(f"{file.name}:{line}: a NUL byte: damaged, or UTF-16; convert it to UTF-8")
     encoding = profile.encoding or "UTF-8"
     try:
         return data.decode(encoding)

@@ -151,7 +151,8 @@ def load_profile(name: str) -> Profile:
 @cache
 def _shipped(name: str) -> Profile:
     if name not in profiles():
-        raise UserError(f"unknown treebank profile {name!r}: choose auto, {', '.join(profiles())}, or a .yaml file")
+        known = ", ".join(profiles())
+        raise UserError(f"unknown treebank profile {name[:60]!r}: choose auto, {known}, or a .yaml file")
     return _read(_FOLDER / f"{name}.yaml")
 
 
