@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+HF     := .venv-hf
 SHELL  := /bin/bash
 # What the model in the box parses at the end of the demo.
 ENGLISH := "The cat that the dogs chased was tired." "She said that the old house by the river had been sold." \
 	"Most of the people in the room knew him."
 
-.PHONY: demo test install check bench docs clean tools
+.PHONY: demo test test-hf test-browser hostile fuzz install check bench docs dist clean tools
 .DEFAULT_GOAL := install
 
 demo: $(STAMP)
@@ -16,7 +17,24 @@ demo: $(STAMP)
 	@if [ -d src/onlstm/models/en ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
 
 test: $(STAMP)
-	@$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu"
+	@$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
+
+# The Hugging Face models, with transformers' own tests if ../shared/peers has them, in an environment of its own.
+test-hf: $(HF)/.installed
+	@$(HF)/bin/pytest tests/adapters
+
+# In a real browser, the system's Chromium (Debian: apt install chromium).
+test-browser: $(VENV)/.browser
+	@$(BIN)/pytest -m "browser and not slow" tests/playground
+
+# Every kind of bad input, against the installed command (two minutes); `make test` runs a sample.
+hostile: $(STAMP)
+	@$(BIN)/pytest -n 2 --dist worksteal tests/hostile
+
+# New examples for the readers of files, for as long as you like: make fuzz EXAMPLES=1000000
+EXAMPLES ?= 20000
+fuzz: $(STAMP)
+	@ONLSTM_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/hostile/test_fuzz.py --hypothesis-profile fuzz
 
 install: $(STAMP)
 
@@ -34,8 +52,15 @@ docs: $(VENV)/.docs
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 
+# What goes to PyPI, in dist/: the wheel and the source, checked.
+dist: $(VENV)/.dist
+	@rm -rf dist
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist . >/dev/null
+	@$(BIN)/twine check --strict dist/*
+	@ls -l dist
+
 clean:
-	rm -rf $(VENV) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(HF) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt | tools
@@ -46,6 +71,22 @@ $(STAMP): pyproject.toml constraints.txt | tools
 
 $(VENV)/.docs: $(STAMP)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	@touch $@
+
+$(VENV)/.dist: $(STAMP)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	@touch $@
+
+# transformers of the version of its tests, with what that version allows; all else as pinned.
+$(HF)/.installed: pyproject.toml constraints.txt | tools
+	@echo "Setting up $(HF) (once; a few minutes)"
+	@$(PYTHON) -m venv $(HF)
+	@grep -vE '^(huggingface-hub|tokenizers|transformers)==' constraints.txt > $(HF)/constraints.txt
+	@PIP_CONSTRAINT=$(HF)/constraints.txt $(HF)/bin/pip install --quiet --disable-pip-version-check -c $(HF)/constraints.txt \
+		-e ".[dev,hf-suite]" transformers==5.15.1
+
+$(VENV)/.browser: $(STAMP)
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
 	@touch $@
 
 # Only a warning for the C++ compiler: without it everything runs on the slower reference kernel.

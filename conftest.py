@@ -2,4 +2,7 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("transformers") else ["src/onlstm/adapters/huggingface.py"]
+_LIBRARIES = {"transformers": "huggingface", "spacy": "spacy"}
+collect_ignore_glob = [
+    f"src/onlstm/adapters/{name}*.py" for library, name in _LIBRARIES.items() if not find_spec(library)
+]
