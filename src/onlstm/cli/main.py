@@ -62,6 +62,10 @@ def main() -> None:
         code, line = 128 + signal.SIGINT, "interrupted"
     except BrokenPipeError:  # `onlstm ... | head`
         code = streams.NO_READER
+    except SystemExit as leave:
+        if not isinstance(leave.__context__, BrokenPipeError):
+            raise
+        code = streams.NO_READER  # rich, which prints the help, would have 1
     except OSError as error:
         if not streams.is_of_stdout(error):
             raise
