@@ -5,6 +5,7 @@ carries a state (trainer, reader, generation, Hugging Face) works on such tuples
 language model calls the module itself, see `Called`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -67,7 +68,7 @@ class Step(NamedTuple):
     """How much of the word gets in, (B, H)."""
 
 
-class Recurrent(Called, nn.Module):
+class Recurrent(Called, nn.Module, ABC):
     """A layer given by `step` alone: weight_ih and bias for the input, weight_hh for the state.
 
     Drop-connect is the same as an LSTM's; `dropout_recurrent` is one mask of the state for all times (Gal and
@@ -91,9 +92,9 @@ class Recurrent(Called, nn.Module):
     def start(self, batch: int, like: Tensor) -> LayerState:
         return (like.new_zeros(1, batch, self.hidden_size),) * 2
 
+    @abstractmethod
     def step(self, x: Tensor, state: LayerState, w_hh: Tensor, drop: Drop) -> Step:
         """Return the step from W x (B, inputs H) and the state before it."""
-        raise NotImplementedError
 
     def read(
         self, x: Tensor, state: LayerState, masks: Masks, *, distances: bool = False, gates: bool = False
