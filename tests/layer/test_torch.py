@@ -65,6 +65,7 @@ def test_compiles_without_a_graph_break(backend):
     assert_close(gradient, ours.weight_hh_l0.grad)
 
 
+@pytest.mark.slow  # twenty seconds of g++; the other backends see the same graph
 @pytest.mark.filterwarnings("ignore")
 def test_compiles_with_the_default_backend_and_any_strides():
     torch._dynamo.reset()
