@@ -1,8 +1,9 @@
 """The operator `onlstm::scan`, one direction of one layer: schema, fake tensors, gradients, dispatch.
 
-PyTorch's dispatcher takes the C++ kernel on a CPU, Triton's on a GPU and `reference` on any other device; to torch.compile and
-torch.export the operator is opaque, for ONNX it is decomposed. Input projection and bias are inside it, so that the
-pre-activations of a whole sequence never lie in memory; weight drop and every other regulariser stay outside.
+PyTorch's dispatcher takes the C++ kernel on a CPU, Triton's on a GPU and `reference` on any other device; to
+torch.compile and torch.export the operator is opaque, for ONNX it is decomposed. Input projection and bias are inside
+it, so that on a CPU the pre-activations of a whole sequence never lie in memory; regularisers, weight drop among them,
+stay outside.
 Where the kernels have no derivative (second ones, forward mode, torch.func), autograd goes through `cell`.
 """
 

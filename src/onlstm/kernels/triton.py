@@ -21,20 +21,52 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from onlstm.kernels import graphs, reference
-from onlstm.kernels.graphs import Tensors
+from onlstm.kernels.graphs import Buffers
 
 
 @triton.jit
-def _tile(M: tl.constexpr, C: tl.constexpr, K_TILE: tl.constexpr, C_TILE: tl.constexpr):
-    """Master gates' entries, and the neurons (K_TILE, C_TILE) under each with the mask of those that exist."""
-    k, neuron = tl.arange(0, K_TILE), tl.arange(0, C_TILE)
-    return k, k[:, None] * C + neuron[None, :], (k < M)[:, None] & (neuron < C)[None, :]
+def _tile(
+    first, rows, M: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, K_TILE: tl.constexpr, C_TILE: tl.constexpr
+):
+    """Rows of the state, rows of all steps, and which exist; master gates' entries; neurons, and which exist."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    here = row < rows
+    k, chunk = tl.arange(0, K_TILE), tl.arange(0, C_TILE)
+    neuron = (k[:, None] * C + chunk[None, :])[None]
+    real = here[:, None, None] & ((k < M)[:, None] & (chunk < C)[None, :])[None]
+    return row, first + row, here, k[None], neuron, real
+
+
+@triton.jit
+def _load_gates(gates, at, here, k, neuron, real, D: tl.constexpr, K: tl.constexpr, PADDING: tl.constexpr):
+    """The six blocks of `cell.GATES`; master gates' are padded from entry K on, and rows that do not exist are 1."""
+    narrow, wide = gates + (at * (2 * K + 4 * D))[:, None], gates + (at * (2 * K + 4 * D) + 2 * K)[:, None, None]
+    mask = here[:, None] & (k < K)
+    i_m = tl.where(k < K, tl.load(narrow + k, mask=mask, other=1.0), PADDING)
+    f_m = tl.where(k < K, tl.load(narrow + K + k, mask=mask, other=1.0), PADDING)
+    o = tl.load(wide + neuron, mask=real, other=0.0)
+    g = tl.load(wide + D + neuron, mask=real, other=0.0)
+    i = tl.load(wide + 2 * D + neuron, mask=real, other=0.0)
+    f = tl.load(wide + 3 * D + neuron, mask=real, other=0.0)
+    return i_m, f_m, o, g, i, f
+
+
+@triton.jit
+def _store_gates(gates, at, here, k, neuron, real, i_m, f_m, o, g, i, f, D: tl.constexpr, K: tl.constexpr):
+    narrow, wide = gates + (at * (2 * K + 4 * D))[:, None], gates + (at * (2 * K + 4 * D) + 2 * K)[:, None, None]
+    mask = here[:, None] & (k < K)
+    tl.store(narrow + k, i_m, mask=mask)
+    tl.store(narrow + K + k, f_m, mask=mask)
+    tl.store(wide + neuron, o, mask=real)
+    tl.store(wide + D + neuron, g, mask=real)
+    tl.store(wide + 2 * D + neuron, i, mask=real)
+    tl.store(wide + 3 * D + neuron, f, mask=real)
 
 
 @triton.jit
 def _softmax(logits):
-    e = tl.exp(logits - tl.max(logits, 0))
-    return e / tl.sum(e, 0)
+    e = tl.exp(logits - tl.max(logits, 1)[:, None])
+    return e / tl.sum(e, 1)[:, None]
 
 
 @triton.jit
@@ -52,18 +84,26 @@ def _tanh(x):
 @triton.jit
 def _cumulative(p, k, K: tl.constexpr):
     """The cumulative sum of K entries, the last exactly 1."""
-    total = tl.cumsum(p, 0)
-    whole = tl.sum(tl.where(k == K - 1, total, 0.0), 0)
+    total = tl.cumsum(p, 1)
+    whole = tl.sum(tl.where(k == K - 1, total, 0.0), 1)[:, None]
     return tl.where(k < K - 1, total / whole, 1.0)
 
 
 @triton.jit
+def _effective_gates(p_i, p_f, i, f, k, K: tl.constexpr):
+    """f_m, i_m; omega, f_hat, i_hat."""
+    f_m, i_m = _cumulative(p_f, k, K), 1 - _cumulative(p_i, k, K)
+    omega = (f_m * i_m)[:, :, None]
+    return f_m, i_m, omega, f * omega + (f_m[:, :, None] - omega), i * omega + (i_m[:, :, None] - omega)
+
+
+@triton.jit
 def _cumax_backward(p, d_gate):
-    d_p = tl.cumsum(d_gate, 0, reverse=True)
-    return p * (d_p - tl.sum(p * d_p, 0))
+    d_p = tl.cumsum(d_gate, 1, reverse=True)
+    return p * (d_p - tl.sum(p * d_p, 1)[:, None])
 
 
-@triton.jit(do_not_specialize=["first"])
+@triton.jit(do_not_specialize=["first", "rows"])
 def forward_kernel(
     x_gates,  # (N, G): pre-activations
     gates,  # (N, G): activated, may be x_gates; None: not saved
@@ -73,50 +113,36 @@ def forward_kernel(
     c_prev,  # (N, D); None: not saved
     h_n,  # (B, D): the state, of which the first rows are replaced
     c_n,  # (B, D)
-    first,  # row of the step's first program
+    first,  # first row of the step
+    rows,  # how many it has
     D: tl.constexpr,
     C: tl.constexpr,
     K: tl.constexpr,  # logits of a master gate
+    ROWS: tl.constexpr,  # of a program
     K_TILE: tl.constexpr,
     C_TILE: tl.constexpr,
 ):
     M: tl.constexpr = D // C
-    row = tl.program_id(0).to(tl.int64)
-    at = first + row
-    k, neuron, real = _tile(M, C, K_TILE, C_TILE)
-    logits = x_gates + at * (2 * K + 4 * D)
-    wide = logits + 2 * K + neuron
-    p_i = _softmax(tl.load(logits + k, mask=k < K, other=-float("inf")))
-    p_f = _softmax(tl.load(logits + K + k, mask=k < K, other=-float("inf")))
-    o = _sigmoid(tl.load(wide, mask=real, other=0.0))
-    g = _tanh(tl.load(wide + D, mask=real, other=0.0))
-    i = _sigmoid(tl.load(wide + 2 * D, mask=real, other=0.0))
-    f = _sigmoid(tl.load(wide + 3 * D, mask=real, other=0.0))
-    c = tl.load(c_n + row * D + neuron, mask=real, other=0.0)
+    row, at, here, k, neuron, real = _tile(first, rows, M, C, ROWS, K_TILE, C_TILE)
+    a_i, a_f, a_o, a_g, a_ig, a_fg = _load_gates(x_gates, at, here, k, neuron, real, D, K, -float("inf"))
+    p_i, p_f, o, g, i, f = _softmax(a_i), _softmax(a_f), _sigmoid(a_o), _tanh(a_g), _sigmoid(a_ig), _sigmoid(a_fg)
+    hidden, cell = h_n + (row * D)[:, None, None], c_n + (row * D)[:, None, None]
+    c = tl.load(cell + neuron, mask=real, other=0.0)
     tl.debug_barrier()  # gates and states replace what every thread has read by now
     if gates is not None:
-        saved = gates + at * (2 * K + 4 * D)
-        wide = saved + 2 * K + neuron
-        tl.store(saved + k, p_i, mask=k < K)
-        tl.store(saved + K + k, p_f, mask=k < K)
-        tl.store(wide, o, mask=real)
-        tl.store(wide + D, g, mask=real)
-        tl.store(wide + 2 * D, i, mask=real)
-        tl.store(wide + 3 * D, f, mask=real)
-        tl.store(c_prev + at * D + neuron, c, mask=real)
-    f_m = _cumulative(p_f, k, K)
-    i_m = 1 - _cumulative(p_i, k, K)
-    tl.store(d_f + at, 1 - tl.sum(tl.where(k < M, f_m, 0.0), 0) / M)
-    tl.store(d_i + at, tl.sum(tl.where(k < M, i_m, 0.0), 0) / M)
-    omega = (f_m * i_m)[:, None]
-    c = (f * omega + (f_m[:, None] - omega)) * c + (i * omega + (i_m[:, None] - omega)) * g
+        _store_gates(gates, at, here, k, neuron, real, p_i, p_f, o, g, i, f, D, K)
+        tl.store(c_prev + (at * D)[:, None, None] + neuron, c, mask=real)
+    f_m, i_m, _, f_hat, i_hat = _effective_gates(p_i, p_f, i, f, k, K)
+    tl.store(d_f + at, 1 - tl.sum(tl.where(k < M, f_m, 0.0), 1) / M, mask=here)
+    tl.store(d_i + at, tl.sum(tl.where(k < M, i_m, 0.0), 1) / M, mask=here)
+    c = f_hat * c + i_hat * g
     new = o * _tanh(c)
-    tl.store(c_n + row * D + neuron, c, mask=real)
-    tl.store(h_n + row * D + neuron, new, mask=real)
-    tl.store(h + at * D + neuron, new, mask=real)
+    tl.store(cell + neuron, c, mask=real)
+    tl.store(hidden + neuron, new, mask=real)
+    tl.store(h + (at * D)[:, None, None] + neuron, new, mask=real)
 
 
-@triton.jit(do_not_specialize=["first"])
+@triton.jit(do_not_specialize=["first", "rows"])
 def backward_kernel(
     gates,  # (N, G): as forward_kernel saved them
     c_prev,  # (N, D)
@@ -127,79 +153,67 @@ def backward_kernel(
     d_hn,  # (B, D): gradients of the state after the step
     d_cn,  # (B, D): becomes that of the state before it
     first,
+    rows,
     D: tl.constexpr,
     C: tl.constexpr,
     K: tl.constexpr,
+    ROWS: tl.constexpr,
     K_TILE: tl.constexpr,
     C_TILE: tl.constexpr,
 ):
     M: tl.constexpr = D // C
-    row = tl.program_id(0).to(tl.int64)
-    at = first + row
-    k, neuron, real = _tile(M, C, K_TILE, C_TILE)
-    saved = gates + at * (2 * K + 4 * D)
-    wide = saved + 2 * K + neuron
-    p_i = tl.load(saved + k, mask=k < K, other=0.0)
-    p_f = tl.load(saved + K + k, mask=k < K, other=0.0)
-    f_m = _cumulative(p_f, k, K)
-    i_m = 1 - _cumulative(p_i, k, K)
-    omega = (f_m * i_m)[:, None]
-    g = tl.load(wide + D, mask=real, other=0.0)
-    i = tl.load(wide + 2 * D, mask=real, other=0.0)
-    f = tl.load(wide + 3 * D, mask=real, other=0.0)
-    c = tl.load(c_prev + at * D + neuron, mask=real, other=0.0)
-    f_hat = f * omega + (f_m[:, None] - omega)
-    i_hat = i * omega + (i_m[:, None] - omega)
+    row, at, here, k, neuron, real = _tile(first, rows, M, C, ROWS, K_TILE, C_TILE)
+    p_i, p_f, o, g, i, f = _load_gates(gates, at, here, k, neuron, real, D, K, 0.0)
+    f_m, i_m, omega, f_hat, i_hat = _effective_gates(p_i, p_f, i, f, k, K)
+    hidden, cell = d_hn + (row * D)[:, None, None], d_cn + (row * D)[:, None, None]
+    c = tl.load(c_prev + (at * D)[:, None, None] + neuron, mask=real, other=0.0)
     tanh_c = _tanh(f_hat * c + i_hat * g)
 
-    o = tl.load(wide, mask=real, other=0.0)
-    d_ht = tl.load(d_hn + row * D + neuron, mask=real, other=0.0)
+    d_ht = tl.load(hidden + neuron, mask=real, other=0.0)
     if d_h is not None:
-        d_ht += tl.load(d_h + at * D + neuron, mask=real, other=0.0)
-    d_c = tl.load(d_cn + row * D + neuron, mask=real, other=0.0) + d_ht * o * (1 - tanh_c * tanh_c)
-    d_logits = d_gates + at * (2 * K + 4 * D)
-    wide = d_logits + 2 * K + neuron
-    tl.store(wide, d_ht * tanh_c * o * (1 - o), mask=real)
-    tl.store(wide + D, d_c * i_hat * (1 - g * g), mask=real)
-    d_f_hat = d_c * c
-    d_i_hat = d_c * g
-    tl.store(wide + 2 * D, d_i_hat * omega * i * (1 - i), mask=real)
-    tl.store(wide + 3 * D, d_f_hat * omega * f * (1 - f), mask=real)
+        d_ht += tl.load(d_h + (at * D)[:, None, None] + neuron, mask=real, other=0.0)
+    d_c = tl.load(cell + neuron, mask=real, other=0.0) + d_ht * o * (1 - tanh_c * tanh_c)
     tl.debug_barrier()
-    tl.store(d_cn + row * D + neuron, d_c * f_hat, mask=real)
+    tl.store(cell + neuron, d_c * f_hat, mask=real)
 
-    s_omega = tl.sum(d_f_hat * (f - 1) + d_i_hat * (i - 1), 1)
-    d_f_m = tl.sum(d_f_hat, 1) + s_omega * i_m
-    d_i_m = tl.sum(d_i_hat, 1) + s_omega * f_m
+    d_f_hat, d_i_hat = d_c * c, d_c * g
+    s_omega = tl.sum(d_f_hat * (f - 1) + d_i_hat * (i - 1), 2)
+    d_f_m, d_i_m = tl.sum(d_f_hat, 2) + s_omega * i_m, tl.sum(d_i_hat, 2) + s_omega * f_m
     if d_df is not None:
-        d_f_m -= tl.where(k < M, tl.load(d_df + at) / M, 0.0)
+        d_f_m -= tl.where(k < M, tl.load(d_df + at, mask=here, other=0.0)[:, None] / M, 0.0)
     if d_di is not None:
-        d_i_m += tl.where(k < M, tl.load(d_di + at) / M, 0.0)
-    tl.store(d_logits + k, _cumax_backward(p_i, -d_i_m), mask=k < K)
-    tl.store(d_logits + K + k, _cumax_backward(p_f, d_f_m), mask=k < K)
+        d_i_m += tl.where(k < M, tl.load(d_di + at, mask=here, other=0.0)[:, None] / M, 0.0)
+    d_p_i, d_p_f = _cumax_backward(p_i, -d_i_m), _cumax_backward(p_f, d_f_m)
+    d_o, d_g = d_ht * tanh_c * o * (1 - o), d_c * i_hat * (1 - g * g)
+    d_i, d_f = d_i_hat * omega * i * (1 - i), d_f_hat * omega * f * (1 - f)
+    _store_gates(d_gates, at, here, k, neuron, real, d_p_i, d_p_f, d_o, d_g, d_i, d_f, D, K)
 
 
-def _forward_step(t: slice, inputs: Any, outputs: Any, state: Any, w_hh: Tensor, chunk_size: int) -> None:
-    rows = t.stop - t.start
-    inputs[0][t].addmm_(state[0][:rows], w_hh.T)
-    _launch(forward_kernel, t, (*inputs, *outputs, *state), w_hh, chunk_size)
-
-
-def _backward_step(t: slice, inputs: Any, outputs: Any, state: Any, w_hh: Tensor, chunk_size: int) -> None:
-    _launch(backward_kernel, t, (*inputs, *outputs, *state), w_hh, chunk_size)
-    torch.mm(outputs[0][t], w_hh, out=state[0][: t.stop - t.start])
-
-
-def launch_options(G: int, D: int, chunk_size: int) -> dict[str, int]:
+def launch_options(G: int, D: int, chunk_size: int, ROWS: int = 1) -> dict[str, int]:
     """Return the sizes that a kernel is compiled for: none depends on the batch."""
     K = (G - 4 * D) // 2
     K_TILE, C_TILE = triton.next_power_of_2(K), triton.next_power_of_2(chunk_size)
     warps = min(max(K_TILE * C_TILE // 256, 1), 16)  # eight neurons a thread
-    return {"D": D, "C": chunk_size, "K": K, "K_TILE": K_TILE, "C_TILE": C_TILE, "num_warps": warps}
+    return {"D": D, "C": chunk_size, "K": K, "ROWS": ROWS, "K_TILE": K_TILE, "C_TILE": C_TILE, "num_warps": warps}
 
 
-def _launch(kernel: Any, t: slice, tensors: Tensors, w_hh: Tensor, chunk_size: int) -> None:
-    kernel[(t.stop - t.start,)](*tensors, t.start, **launch_options(*w_hh.shape, chunk_size))
+def _launch(kernel: Any, t: slice, buffers: Buffers, chunk_size: int) -> None:
+    inputs, outputs, state, w_hh = buffers
+    rows, ROWS = t.stop - t.start, 1 if w_hh.is_cuda else 16  # to the interpreter a program is what costs time
+    options = launch_options(w_hh.shape[0], w_hh.shape[1], chunk_size, ROWS)
+    kernel[(triton.cdiv(rows, ROWS),)](*inputs, *outputs, *state, t.start, rows, **options)
+
+
+def _forward_step(t: slice, buffers: Any, chunk_size: int) -> None:
+    (x_gates,), _, (h_n, _), w_hh = buffers
+    x_gates[t].addmm_(h_n[: t.stop - t.start], w_hh.T)
+    _launch(forward_kernel, t, buffers, chunk_size)
+
+
+def _backward_step(t: slice, buffers: Any, chunk_size: int) -> None:
+    _, (d_gates,), (d_hn, _), w_hh = buffers
+    _launch(backward_kernel, t, buffers, chunk_size)
+    torch.mm(d_gates[t], w_hh, out=d_hn[: t.stop - t.start])
 
 
 def forward(
@@ -222,16 +236,16 @@ def forward(
     state = [x.clone(memory_format=torch.contiguous_format) for x in (h0, c0)]
     outputs = (gates, h, d_f, d_i, c_prev) if save else (None, h, d_f, d_i, None)
     order = list(reference.steps(N, B, batch_sizes, reverse))
-    graphs.run(_forward_step, order, (gates,), outputs, state, w_hh, chunk_size)
+    graphs.run(_forward_step, order, Buffers((gates,), outputs, state, w_hh), chunk_size)
     return h, *state, d_f, d_i, gates if save else gates.new_empty(0, G), c_prev
 
 
 def backward(*args: Any) -> tuple[Tensor, ...]:
     """Return what `reference.backward` returns, of the same arguments."""
-    d_h, d_hn, d_cn, d_df, d_di, x, w_ih, w_hh, h0, c0, h, gates, c_prev, batch_sizes, chunk_size, reverse, *wants = args
-    state = reference.first_gradients(d_hn, d_cn, h0)
-    inputs = [gates, c_prev, *(None if d is None else d.contiguous() for d in (d_h, d_df, d_di))]
-    d_gates = torch.empty_like(gates)
+    *d_outputs, x, w_ih, w_hh, h0, _, h, gates, c_prev, batch_sizes, chunk_size, reverse, wants_d_x, _ = args
+    d_h, d_hn, d_cn, d_df, d_di = (None if d is None else d.contiguous() for d in d_outputs)
+    state, d_gates = reference.first_gradients(d_hn, d_cn, h0), torch.empty_like(gates)
     order = list(reference.steps(len(x), len(h0), batch_sizes, reverse))
-    graphs.run(_backward_step, order[::-1], inputs, (d_gates,), state, w_hh, chunk_size)
-    return *reference.weight_gradients(d_gates, x, w_ih, h, h0, order, wants[0]), *state
+    buffers = Buffers((gates, c_prev, d_h, d_df, d_di), (d_gates,), state, w_hh)
+    graphs.run(_backward_step, order[::-1], buffers, chunk_size)
+    return *reference.weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x), *state
