@@ -1,8 +1,8 @@
 """The steps of a scan on a GPU: one after the other, or BLOCK of them replayed at once as a CUDA graph.
 
-A graph holds the addresses of its tensors, so it has tensors of its own, and rows are copied in and out; that is a few
-percent of the traffic. Blocks of a fixed number of steps serve windows of every length, both directions, and packed
-sequences as long as no sequence ends. Only `triton` imports this.
+A graph holds the addresses of its tensors, so it has tensors of its own, and rows are copied in and out; that adds an
+eighth to what the products read (docs/design.md). Blocks of a fixed number of steps serve windows of every length, both
+directions, and packed sequences as long as no sequence ends. Only `triton` imports this.
 """
 
 import threading
