@@ -4,12 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 HF     := .venv-hf
+GPU    := .venv-gpu
 SHELL  := /bin/bash
 # What the model in the box parses at the end of the demo.
 ENGLISH := "The cat that the dogs chased was tired." "She said that the old house by the river had been sold." \
 	"Most of the people in the room knew him."
 
-.PHONY: demo test test-hf test-browser hostile fuzz install check bench docs dist clean tools
+.PHONY: demo test test-hf test-browser test-gpu test-gpu-kernels hostile fuzz install check bench docs dist clean tools
 .DEFAULT_GOAL := install
 
 demo: $(STAMP)
@@ -22,6 +23,15 @@ test: $(STAMP)
 # The Hugging Face models, with transformers' own tests if ../shared/peers has them, in an environment of its own.
 test-hf: $(HF)/.installed
 	@$(HF)/bin/pytest tests/adapters
+
+# The GPU's kernel without a GPU, in an environment with Triton: in its interpreter, and compiled for four processors.
+test-gpu-kernels: $(GPU)/.installed
+	@TRITON_INTERPRET=1 $(GPU)/bin/pytest -n 2 --dist worksteal -k triton tests/kernels tests/test_golden.py
+	@$(GPU)/bin/pytest -m "not gpu" tests/kernels/test_triton.py
+
+# On a machine that has a GPU, and a torch for it.
+test-gpu: $(GPU)/.installed
+	@CUBLAS_WORKSPACE_CONFIG=:4096:8 $(GPU)/bin/pytest -m gpu
 
 # In a real browser, the system's Chromium (Debian: apt install chromium).
 test-browser: $(VENV)/.browser
@@ -60,7 +70,7 @@ dist: $(VENV)/.dist
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) $(HF) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(HF) $(GPU) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt | tools
@@ -84,6 +94,12 @@ $(HF)/.installed: pyproject.toml constraints.txt | tools
 	@grep -vE '^(huggingface-hub|tokenizers|transformers)==' constraints.txt > $(HF)/constraints.txt
 	@PIP_CONSTRAINT=$(HF)/constraints.txt $(HF)/bin/pip install --quiet --disable-pip-version-check -c $(HF)/constraints.txt \
 		-e ".[dev,hf-suite]" transformers==5.15.1
+
+$(GPU)/.installed: pyproject.toml constraints.txt | tools
+	@echo "Setting up $(GPU) (once; a few minutes)"
+	@$(PYTHON) -m venv $(GPU)
+	@PIP_CONSTRAINT=constraints.txt $(GPU)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,gpu]"
+	@touch $@
 
 $(VENV)/.browser: $(STAMP)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"

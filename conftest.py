@@ -2,7 +2,5 @@
 
 from importlib.util import find_spec
 
-_LIBRARIES = {"transformers": "huggingface", "spacy": "spacy"}
-collect_ignore_glob = [
-    f"src/onlstm/adapters/{name}*.py" for library, name in _LIBRARIES.items() if not find_spec(library)
-]
+_LIBRARIES = {"transformers": "adapters/huggingface", "spacy": "adapters/spacy", "triton": "kernels/triton"}
+collect_ignore_glob = [f"src/onlstm/{name}*.py" for library, name in _LIBRARIES.items() if not find_spec(library)]

@@ -20,6 +20,11 @@ def pytest_configure(config):
         settings.load_profile("steady")
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+
+
 @pytest.fixture(scope="session")
 def shared():
     """The folder of corpora and golden files, for tests with the mark `data`."""

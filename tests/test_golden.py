@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from golden_files import GOLDEN, golden_cases, load_golden
+from kernel_inputs import interpreted, triton_on_cpu
 from onlstm import ONLSTM, cell
 from onlstm.kernels import ops
 
@@ -16,7 +17,17 @@ STORED = [case for case in golden_cases() if case["full_weights_stored"]]
 WHOLE = [case for case in STORED if case["chunk"] < case["layer_sizes"][1]]
 DEGENERATE = [case for case in STORED if case["chunk"] == case["layer_sizes"][1]]
 PARAMETERS = ("ih.weight", "hh.weight", "ih.bias", "hh.bias")
+TRITON = pytest.param("triton", marks=interpreted)
 exact = {"atol": 1e-12, "rtol": 0}
+
+
+@pytest.fixture
+def backend(request):
+    if request.param != "triton":
+        yield request.param
+    else:
+        with triton_on_cpu():
+            yield "fused"
 
 
 @pytest.mark.data
@@ -45,7 +56,7 @@ def build(case, arrays, backend):
     return layers
 
 
-@pytest.mark.parametrize("backend", ["eager", "fused"])
+@pytest.mark.parametrize("backend", ["eager", "fused", TRITON], indirect=True)
 @pytest.mark.parametrize("case", WHOLE, ids=lambda case: case["file"])
 def test_layers(case, backend):
     arrays = load_golden(case["file"])
@@ -77,8 +88,9 @@ def test_layers(case, backend):
         assert_close(leaf.grad, expected, msg=lambda text, name=name: f"gradient of {name}: {text}", **exact)
 
 
+@pytest.mark.parametrize("backend", ["fused", TRITON], indirect=True)
 @pytest.mark.parametrize("case", DEGENERATE, ids=lambda case: case["file"])
-def test_a_single_chunk_is_refused_by_the_layer_but_known_to_the_functions(case):
+def test_a_single_chunk_is_refused_by_the_layer_but_known_to_the_functions(case, backend):
     arrays = load_golden(case["file"])
     sizes, chunk = case["layer_sizes"], case["chunk"]
     with pytest.raises(ValueError, match="can never be written; nearest that work: 6"):
@@ -93,7 +105,8 @@ def test_a_single_chunk_is_refused_by_the_layer_but_known_to_the_functions(case)
         assert_close(c_n, arrays["l0.cT"].flatten(1), **exact)
 
 
-def test_the_papers_size():
+@pytest.mark.parametrize("backend", ["fused", TRITON], indirect=True)
+def test_the_papers_size(backend):
     """400 -> 1150, chunk 10: weights, states (h0 in ±0.7, c0 in ±0.9) redrawn; gradients by sample and norm."""
     (case,) = [case for case in golden_cases() if not case["full_weights_stored"]]
     arrays, draw = load_golden(case["file"]), np.random.RandomState(case["seed"])
@@ -102,7 +115,7 @@ def test_the_papers_size():
     def uniform(bound, *shape):
         return torch.from_numpy(draw.uniform(-bound, bound, shape))
 
-    layer = ONLSTM(size, D, dtype=torch.float64, chunk_size=case["chunk"])
+    layer = ONLSTM(size, D, dtype=torch.float64, chunk_size=case["chunk"], backend=backend)
     G = layer.weight_hh_l0.shape[0]
     drawn = {"weight_ih_l0": (G, size), "bias_ih_l0": (G,), "weight_hh_l0": (G, D), "bias_hh_l0": (G,)}
     layer.load_state_dict({name: uniform(scale, *shape) for name, shape in drawn.items()})

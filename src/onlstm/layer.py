@@ -84,7 +84,7 @@ class ONLSTM(Chunked, nn.RNNBase):
                 multiplies by 1 - p in evaluation, as the paper's code does.
             free_last_chunk: give each master gate one more logit, so that the last chunk can be written. Without it
                 (the paper's cell) the last chunk of the state keeps its first value for ever: zero, from a zero state.
-            backend: "fused" (C++ on a CPU), "eager" (plain autograd through the equations) or "auto" (fused).
+            backend: "fused" (C++ on CPUs, Triton on GPUs), "eager" (autograd through the equations) or "auto" (fused).
         """
         if proj_size:
             raise ValueError(

@@ -1,1 +1,1 @@
-"""The same function as `onlstm.cell.scan`, faster: `ops` (operators), `reference` (plain PyTorch), `cpu.cpp`."""
+"""The same function as `onlstm.cell.scan`, faster: `ops` (operators), `reference` (PyTorch), `cpu.cpp`, `triton`."""

@@ -1,11 +1,16 @@
 """The operator `onlstm::scan`, one direction of one layer: schema, fake tensors, gradients, dispatch.
 
-PyTorch's dispatcher takes the C++ kernel on a CPU and `reference` on any other device; to torch.compile and
-torch.export the operator is opaque, for ONNX it is decomposed. Input projection and bias are inside it, so that the
-pre-activations of a whole sequence never lie in memory; weight drop and every other regulariser stay outside.
+PyTorch's dispatcher takes the C++ kernel on a CPU, Triton's on a GPU and `reference` on any other device; to
+torch.compile and torch.export the operator is opaque, for ONNX it is decomposed. Input projection and bias are inside
+it, so that on a CPU the pre-activations of a whole sequence never lie in memory; regularisers, weight drop among them,
+stay outside.
 Where the kernels have no derivative (second ones, forward mode, torch.func), autograd goes through `cell`.
 """
 
+import warnings
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -76,13 +81,27 @@ def is_tracing() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
+@cache
+def gpu_kernel() -> Any:
+    """Return the module whose `forward` and `backward` run on GPUs: `triton`, or `reference` where it is missing."""
+    if find_spec("triton"):
+        return import_module("onlstm.kernels.triton")
+    reason = "Triton is not installed; pip install 'onlstm[gpu]'"
+    warnings.warn(f"onlstm runs on its slower reference kernel: {reason}", RuntimeWarning, stacklevel=2)
+    return reference
+
+
 for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.backward)):
 
     def _cpu(*args: Any, name: str = _name, plain: Any = _plain) -> Any:
         return getattr(torch.ops.onlstm_cpu, name)(*args) if build.load() else plain(*args)
 
+    def _gpu(*args: Any, function: str = _plain.__name__) -> Any:
+        return getattr(gpu_kernel(), function)(*args)
+
     _LIBRARY.impl(_name, _plain, "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, _cpu, "CPU")
+    _LIBRARY.impl(_name, _gpu, "CUDA")  # ROCm's too
 
 
 def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any) -> Any:

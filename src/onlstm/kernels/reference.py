@@ -1,6 +1,6 @@
 """`onlstm::scan` in plain PyTorch: forward and hand-written backward, on any device.
 
-The default kernel where nothing faster exists, and the oracle of the C++ one, which follows it line by line. Names
+The default kernel where nothing faster exists, and the oracle of the others, which follow it line by line. Names
 are those of `onlstm.cell`; `d_x` is the gradient of the loss by x. The forward pass saves, per row, the activated
 gates in the order of `cell.GATES`, with the softmax p in place of each master gate (its cumulative sum is cheap, and
 differences of a cumulative sum would lose the digits of a small p), and the cell state before the step.
@@ -85,9 +85,7 @@ def backward(
     """Return the gradients of x (empty if not wanted), w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero)."""
     (N, G), (B, D) = gates.shape, h0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
-    d_h0, d_c0 = (
-        h0.new_zeros(h0.shape) if d is None else d.clone(memory_format=torch.contiguous_format) for d in (d_hn, d_cn)
-    )
+    d_h0, d_c0 = first_gradients(d_hn, d_cn, h0)
     d_gates = gates.new_empty(gates.shape)
     order = list(steps(N, B, batch_sizes, reverse))
     for t in reversed(order):
@@ -123,8 +121,22 @@ def backward(
             -1,
         )
         d_h0[:b] = d_gates[t] @ w_hh
+    return *weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x), d_h0, d_c0
+
+
+def first_gradients(d_hn: Tensor | None, d_cn: Tensor | None, h0: Tensor) -> list[Tensor]:
+    """Return the gradients of the last state, to be carried back step by step to those of the first."""
+    return [
+        h0.new_zeros(h0.shape) if d is None else d.clone(memory_format=torch.contiguous_format) for d in (d_hn, d_cn)
+    ]
+
+
+def weight_gradients(
+    d_gates: Tensor, x: Tensor, w_ih: Tensor, h: Tensor, h0: Tensor, order: list[slice], wants_d_x: bool
+) -> tuple[Tensor, ...]:
+    """Return the gradients of x, w_ih, w_hh and bias from those of all pre-activations: one product each."""
     d_x = d_gates @ w_ih if wants_d_x else x.new_empty(0, x.shape[1])
-    return d_x, d_gates.T @ x, d_gates.T @ _h_prev(h, h0, order), d_gates.sum(0), d_h0, d_c0
+    return d_x, d_gates.T @ x, d_gates.T @ _h_prev(h, h0, order), d_gates.sum(0)
 
 
 def _cumulative(p: Tensor, M: int) -> Tensor:
@@ -142,6 +154,8 @@ def _cumax_backward(p: Tensor, d_gate: Tensor) -> Tensor:
 
 def _h_prev(h: Tensor, h0: Tensor, order: list[slice]) -> Tensor:
     """Return, for every row, the hidden state its step started from."""
+    if order and len(order) * len(h0) == len(h):  # every step has all rows
+        return torch.cat((h0, h[: -len(h0)]) if order[0].start == 0 else (h[len(h0) :], h0))
     state, before = h0.clone(), torch.empty_like(h)
     for t in order:
         before[t] = state[: t.stop - t.start]
