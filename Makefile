@@ -9,7 +9,7 @@ SHELL  := /bin/bash
 ENGLISH := "The cat that the dogs chased was tired." "She said that the old house by the river had been sold." \
 	"Most of the people in the room knew him."
 
-.PHONY: demo test test-hf test-browser hostile fuzz install check bench docs dist clean tools
+.PHONY: demo test test-gpu test-hf test-browser hostile fuzz install check bench docs dist clean tools
 .DEFAULT_GOAL := install
 
 demo: $(STAMP)
@@ -17,7 +17,11 @@ demo: $(STAMP)
 	@if [ -d src/onlstm/models/en ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
 
 test: $(STAMP)
-	@$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
+	@CUDA_VISIBLE_DEVICES= $(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
+
+# On a machine with a CUDA device, and torch for it in the environment.
+test-gpu: $(STAMP)
+	@$(BIN)/pytest -m gpu
 
 # The Hugging Face models, with transformers' own tests if ../shared/peers has them, in an environment of its own.
 test-hf: $(HF)/.installed
