@@ -18,7 +18,7 @@ demo: $(STAMP)
 	@if [ -d src/onlstm/models/en ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
 
 test: $(STAMP)
-	@$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
+	@CUDA_VISIBLE_DEVICES= $(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
 
 # The Hugging Face models, with transformers' own tests if ../shared/peers has them, in an environment of its own.
 test-hf: $(HF)/.installed

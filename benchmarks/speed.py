@@ -11,5 +11,5 @@ from onlstm.cli.main import main
 
 results = Path(__file__).parent / "results"
 results.mkdir(exist_ok=True)
-sys.argv[1:] = ["bench", "--out", os.path.relpath(results / "speed.json"), *sys.argv[1:]]
+sys.argv[1:] = ["bench", "--device", "cpu", "--out", os.path.relpath(results / "speed.json"), *sys.argv[1:]]
 main()

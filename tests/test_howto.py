@@ -29,7 +29,7 @@ def tiny(words):
     """Train the smallest network for one epoch."""
     if words[0] == "reproduce":
         return [word if word != "quick" else "tiniest.yaml" for word in words]
-    if words[0] != "train":
+    if words[0] != "train" or "--resume" in words:
         return words
     at = words.index("--recipe")
     settings = TINY[:-2] if "lstm" in words else TINY  # an LSTM has no chunks
@@ -66,6 +66,12 @@ def test_distances(tmp_path):
     assert page.names["batch"].master_gates[1].forget.shape == (4, 1, 50)
     assert '"distances"' in page.output("parse")
     assert "<svg" in (tmp_path / "tree.svg").read_text()
+
+
+def test_gpu(folder):
+    page = run_page("howto/gpu.md", folder, tiny)
+    assert page.names["model"].device.type == "cpu"
+    assert "Perplexity" in page.output("train --resume")
 
 
 def test_spacy(tmp_path):

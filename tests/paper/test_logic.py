@@ -12,7 +12,7 @@ import torch
 
 from onlstm import folder as store
 from onlstm.errors import UserError
-from onlstm.paper.logic import experiment, figure, formulas
+from onlstm.paper.logic import experiment, figure, formulas, trained
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
 from onlstm.paper.logic.data import Data
@@ -234,11 +234,11 @@ def test_other_names_of_variables_change_nothing(learnt, tmp_path):
 
     (tmp_path / "other").write_text("\n".join("\t".join([p.relation, other(p.left), other(p.right)]) for p in PAIRS))
     said = []
-    found = experiment.evaluate(out, [tmp_path / "other"], say=said.append)
+    found = trained.evaluate(out, [tmp_path / "other"], say=said.append)
     assert "renamed" in said[0]
     renamed = [Pair(p.relation, *(" ".join(names.get(w, w) for w in s.split()) for s in p[1:])) for p in PAIRS]
     (tmp_path / "same").write_text("\n".join("\t".join(pair) for pair in renamed))
-    assert found.encoders == experiment.evaluate(out, [tmp_path / "same"]).encoders
+    assert found.encoders == trained.evaluate(out, [tmp_path / "same"]).encoders
     assert found.wrong_labels == 0
 
 
@@ -256,16 +256,16 @@ def test_other_files_are_read_with_the_variables_of_the_training(tmp_path):
     assert set(names) == set("uvwxyz")
     (tmp_path / "last").write_text("\n".join(lines[::-1]))
     (tmp_path / "first").write_text("\n".join(lines))
-    first, last = (experiment.evaluate(out, [tmp_path / name]) for name in ("first", "last"))
+    first, last = (trained.evaluate(out, [tmp_path / name]) for name in ("first", "last"))
     assert first.renamed == last.renamed == names
     assert first.encoders == last.encoders
-    told = experiment.predict(out, "( z ( and x ) )", "x")
+    told = trained.predict(out, "( z ( and x ) )", "x")
     assert told.renamed == {"z": names["z"], "x": names["x"]}
 
 
 def test_predictions_are_the_models(learnt):
     out, _ = learnt
-    found = experiment.predict(out, "(a (and b))", "b", ["onlstm"])
+    found = trained.predict(out, "(a (and b))", "b", ["onlstm"])
     best = max((out / "onlstm-0", out / "onlstm-1"), key=lambda folder: experiment.result(folder).valid)
     assert found.run == str(best)
     made = experiment.load_model(best)
@@ -309,8 +309,8 @@ def test_anybodys_encoder_joins_the_table(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "own_encoder.Mean-0" / "model.safetensors").exists()
     assert "own_encoder:Mean" in figure.svg(found)
     with pytest.raises(UserError, match="own_encoder:Mean is code outside it; if you trust it, name it"):
-        experiment.predict(tmp_path / "run", "a", "( not a )")
-    assert experiment.predict(tmp_path / "run", "a", "( not a )", ["own_encoder:Mean"]).truth
+        trained.predict(tmp_path / "run", "a", "( not a )")
+    assert trained.predict(tmp_path / "run", "a", "( not a )", ["own_encoder:Mean"]).truth
     for name, message in {
         "own_encoder:nothing": "name a torch.nn.Module of your own",
         "own_encoder:Absent": "has no attribute 'Absent'",

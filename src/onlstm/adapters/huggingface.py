@@ -54,7 +54,7 @@ def export(run: str | Path, out: str | Path) -> None:
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: already there; name a new folder")
-    model, tokenizer = OnlstmForCausalLM.from_run(run), tokenizer_from_run(run)
+    model, tokenizer = OnlstmForCausalLM.from_run(run, device="cpu"), tokenizer_from_run(run)
     aside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         model.save_pretrained(aside)

@@ -203,9 +203,12 @@ class OnlstmForCausalLM(OnlstmPreTrainedModel, GenerationMixin):
         self.post_init()
 
     @classmethod
-    def from_run(cls, folder: str | Path) -> "OnlstmForCausalLM":
-        """Return the model of a run folder, in evaluation mode. As with `onlstm generate`, `<unk>` is never chosen."""
-        lm = LanguageModel.load(folder)
+    def from_run(cls, folder: str | Path, *, device: str | torch.device = "auto") -> "OnlstmForCausalLM":
+        """Return the model of a run folder, in evaluation mode; for `device` see `onlstm.device.find`.
+
+        As with `onlstm generate`, `<unk>` is never chosen.
+        """
+        lm = LanguageModel.load(folder, device=device)
         eos = lm.tokenizer.eos_id
         model = cls(OnlstmConfig(eos_token_id=eos, dtype=lm.embedding.weight.dtype, **asdict(lm.config)))
         model.lm = lm

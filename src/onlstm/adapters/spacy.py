@@ -39,9 +39,11 @@ _MANY_UNKNOWN, _ENOUGH_WORDS = 0.3, 50
 class OnlstmParser(Pipe):
     """The component; `create` describes its settings."""
 
-    def __init__(self, name: str, model: str, layer: int | str | None = None, decoder: Any = None) -> None:
-        self.name, self.run = name, model
-        network = load(model)
+    def __init__(
+        self, name: str, model: str, layer: int | str | None = None, decoder: Any = None, device: str = "auto"
+    ) -> None:
+        self.name, self.run, self.device = name, model, device
+        network = load(model, device)
         self.parser = Parser(network, layer=layer, decoder=decoder, labels=isinstance(network, Grammar))
         self._known: dict[str, str] = {}
         self._words = self._unknown = 0
@@ -70,7 +72,7 @@ class OnlstmParser(Pipe):
         tokens = [[(token.i, self._word(token.text)) for token in sentence] for sentence in sentences]
         kept = [[place for place, word in row if word] for row in tokens]
         words = [[word for _, word in row if word] for row in tokens]
-        blank: dict[str, Any] = {"model": self.run, "surprisal": None}
+        blank: dict[str, Any] = {"model": self.run, "device": self.device, "surprisal": None}
         records = {id(doc): blank | {"nodes": [], "distances": [None] * len(doc)} for doc in docs}
         for sentence, places, parse in zip(sentences, kept, self.parser.parse_lines(words), strict=True):
             record = records[id(sentence.doc)]
@@ -98,11 +100,13 @@ class OnlstmParser(Pipe):
 
 @Language.factory(
     "onlstm",
-    default_config={"model": "en", "layer": None, "decoder": None},
+    default_config={"model": "en", "layer": None, "decoder": None, "device": "auto"},
     requires=["token.is_sent_start"],
     assigns=["doc._.onlstm"],
 )
-def create(nlp: Language, name: str, model: str, layer: int | str | None, decoder: str | None) -> OnlstmParser:
+def create(
+    nlp: Language, name: str, model: str, layer: int | str | None, decoder: str | None, device: str
+) -> OnlstmParser:
     """Return the component.
 
     Args:
@@ -110,8 +114,9 @@ def create(nlp: Language, name: str, model: str, layer: int | str | None, decode
             (distances, surprisal).
         layer: as in `Parser`, for language models.
         decoder: as in `Parser`.
+        device: as in `Parser.load`; several processes (`n_process`) cannot share a GPU, name "cpu" for them.
     """
-    return OnlstmParser(name, model, layer, decoder)
+    return OnlstmParser(name, model, layer, decoder, device)
 
 
 def _nodes(sentence: Span, places: list[int], parse: Parse) -> list[tuple[int, int, str, float | None]]:

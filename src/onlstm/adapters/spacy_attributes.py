@@ -29,9 +29,9 @@ class NotAConstituentError(ValueError):
 
 
 @lru_cache(maxsize=4)
-def load(run: str) -> LanguageModel | Grammar:
+def load(run: str, device: str = "auto") -> LanguageModel | Grammar:
     """Return the model of a run's folder or of a bundled one, which several components and documents share."""
-    return Parser.load(run).model
+    return Parser.load(run, device=device).model
 
 
 def sentences_of(doc: Doc) -> Iterator[Span]:
@@ -127,7 +127,9 @@ def _surprisal(token: Token) -> float | None:
     """Return the surprisal of a token in nats, as `_distances`; the whole document is scored on first use."""
     record = _parsed(token.doc)
     if record["surprisal"] is None:
-        record["surprisal"] = _surprisals(token.doc, record["distances"], load(record["model"]))
+        record["surprisal"] = _surprisals(
+            token.doc, record["distances"], load(record["model"], record.get("device", "auto"))
+        )
     return record["surprisal"][token.i]  # type: ignore[no-any-return]
 
 

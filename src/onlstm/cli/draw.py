@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli.console import notice
-from onlstm.cli.inputs import Quiet, Threads, check_output, exists, lines_of, set_threads, sources, trust
+from onlstm.cli.inputs import Device, Quiet, Threads, check_output, exists, lines_of, set_threads, sources, trust
 from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.models import DEFAULT, TREES, is_run
@@ -78,6 +78,7 @@ def draw(
     labels: Annotated[bool, Parameter(help="For the run of a grammar: show its labels.")] = False,
     profile: Annotated[str, Parameter(help="Kind of treebank (default: by its content).")] = "auto",
     threads: Threads = None,
+    device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Draw trees in the terminal, as SVG, PNG or PDF, as a web page or for LaTeX; with gold trees, both side by side.
@@ -98,7 +99,7 @@ def draw(
     if run or not all(sentence.tree for sentence in sentences):
         set_threads(threads)
         run = run or default
-        parser = _parser(run, quiet, layer=layer, decoder=decoder, labels=labels)
+        parser = _parser(run, quiet, layer=layer, decoder=decoder, labels=labels, device=device)
         sentences = sentences or _read(source, profile, scored=True, model=parser.model)
         sentences = [replace(s, gold=s.tree, words=list(s.tree.words)) if s.tree else s for s in sentences]
     if gold and not (gold == source and all(sentence.gold for sentence in sentences)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, Progress
-from onlstm.cli.inputs import Threads, check_outputs, command_line, set_threads
+from onlstm.cli.inputs import Device, Threads, check_outputs, command_line, set_threads
 from onlstm.cli.main import app
 from onlstm.errors import UserError
 from onlstm.models import TREES
@@ -26,6 +26,7 @@ def evaluate(
     ],
     options: Annotated[Options, Parameter(name="*", consume_multiple=True, show_default=False)] = Options(),  # noqa: B008  (frozen)
     threads: Threads = None,
+    device: Device = "auto",
     json: Json = False,
 ) -> Answer:
     """Score the trees of runs, or anybody's, against a treebank, beside the baselines that every parser must beat.
@@ -42,7 +43,8 @@ def evaluate(
     from onlstm.paper.parsing.system import Watch
 
     own = () if options.trees or options.layers or options.gates else (Path(TREES),)
-    request = Request(**vars(options), runs=paths[:-1] or own, treebank=paths[-1], command=command_line())
+    runs = paths[:-1] or own
+    request = Request(**vars(options), runs=runs, treebank=paths[-1], command=command_line(), device=device)
     with Progress() as progress:
         evaluation = run(request, Watch(progress.say, progress.update))
     return Answer(evaluation, _report(evaluation), json)

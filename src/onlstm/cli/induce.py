@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, Progress, many
-from onlstm.cli.inputs import Text, check_threads, command_line, sources
+from onlstm.cli.inputs import Device, Text, check_threads, command_line, sources
 from onlstm.cli.main import app
 from onlstm.induction.config import InductionText
 
@@ -36,6 +36,7 @@ def induce(
     resume: Annotated[bool, Parameter(help="Continue the run in --out.")] = False,
     seed: Annotated[int | None, Parameter(help="Seed (default: 0).")] = None,
     threads: Annotated[int | None, Parameter(help="Processes at once, one thread each (default: all cores).")] = None,
+    device: Device = "auto",
     json: Json = False,
     text: Annotated[InductionText, Parameter(group="Settings of the text")] = InductionText(),  # noqa: B008  (frozen)
 ) -> Answer:
@@ -44,6 +45,7 @@ def induce(
     Small ON-LSTMs are trained as language models, or taken from --teacher. Their trees, of all layers and both
     decoders, teach the first grammars; the trees that these vote for teach the next round, and the last round teaches
     the final grammar. No treebank is read, and no model is selected. `onlstm sentences` puts one sentence on a line.
+    Language models use the --device; grammars are computed on the CPU.
 
     The plan is shown before the work starts. An interrupted run continues, bit for bit, with --resume.
     """
@@ -66,6 +68,7 @@ def induce(
                 keep=keep,
                 resume=resume,
                 threads=threads,
+                device=device,
                 listener=_shown(progress),
                 command=command_line(),
             )

@@ -1,4 +1,4 @@
-"""What the command line names: runs, texts, sentences, files to write, numbers of threads."""
+"""What the command line names: runs, texts, sentences, files to write, numbers of threads, devices."""
 
 import difflib
 import os
@@ -14,6 +14,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from onlstm import device
 from onlstm.errors import UserError, at_least_one, at_most
 from onlstm.models import DEFAULT, RUN_FILES, TREES, is_run, locate, names
 
@@ -38,6 +39,13 @@ Sentences = Annotated[str, _run_and_sentences(DEFAULT)]
 ToParse = Annotated[str, _run_and_sentences(TREES)]
 """For whatever finds trees."""
 Threads = Annotated[int | None, Parameter(help="Processor threads (default: all cores).")]
+Device = Annotated[
+    str,
+    Parameter(
+        help="Where the network runs: auto (a CUDA device if there is one), cpu, cuda, cuda:1 or mps.",
+        validator=lambda kind, name: device.check(name),
+    ),
+]
 Quiet = Annotated[bool, Parameter(help="Print neither progress nor the line on how far to trust the trees.")]
 _MOST_THREADS = 1024
 _SUFFIXES = tuple(".txt .conllu .json .jsonl .svg .html .tex .gz .xz .bz2 .mrg .psd .xml .zip .tar .tgz .txz".split())  # noqa: SIM905

@@ -9,8 +9,9 @@ from cyclopts import Parameter
 from onlstm import files
 from onlstm.cli.console import Answer, Json, Progress, notice, warn_of_unknown
 from onlstm.cli.grammar import inspect_grammar
-from onlstm.cli.inputs import Sentences, Threads, check_output, lines_of, run_and_text, set_threads
+from onlstm.cli.inputs import Device, Sentences, Threads, check_output, lines_of, run_and_text, set_threads
 from onlstm.cli.main import app
+from onlstm.device import check_grammar
 from onlstm.errors import UserError, at_least_one
 from onlstm.models import is_run
 from onlstm.paper.tables import Table, network, number
@@ -44,6 +45,7 @@ def inspect(
     gold: Annotated[Path | None, Parameter(help="For a grammar: treebank to hold its labels against.")] = None,
     out: Annotated[Path | None, Parameter(help="Picture of the sentence to write: FILE.html or FILE.svg.")] = None,
     threads: Threads = None,
+    device: Device = "auto",
     json: Json = False,
 ) -> Answer:
     """Show the distances of every layer on a text, warn of layers that are stuck, and draw the gates of a sentence.
@@ -60,6 +62,7 @@ def inspect(
     if kind_of(Path(run)) == "grammar":
         if layer or out:
             raise UserError(f"{'--layer' if layer else '--out'}: {run} is a grammar, which has no gates to show")
+        check_grammar(device, run)
         set_threads(threads)
         return inspect_grammar(run, () if all(map(is_run, words)) else lines_of(text), max, gold, json)
     if gold:
@@ -71,7 +74,7 @@ def inspect(
     from onlstm import inspect as task
     from onlstm.lm.model import LanguageModel
 
-    model = LanguageModel.load(run)
+    model = LanguageModel.load(run, device=device)
     with Progress("sentences") as progress:
         inspection = task.inspect(model, lines, layer=layer, sentence=sentence, limit=max, on_progress=progress.update)
     if inspection.more:

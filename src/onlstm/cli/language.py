@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from onlstm.cli.console import Answer, Json, Progress, many, notice, put, say, warn_of_unknown, watched
 from onlstm.cli.inputs import (
     STDIN,
+    Device,
     Run,
     Sentences,
     Text,
@@ -45,6 +46,7 @@ def evaluate(
     batch_size: Annotated[int, Parameter(help="Columns read in parallel: faster, slightly worse.")] = 1,
     compat: Annotated[Literal["original"] | None, Parameter(help="Count as the original code does.")] = None,
     threads: Threads = None,
+    device: Device = "auto",
     json: Json = False,
 ) -> Answer:
     """Print the perplexity of a run on text: per token with the end of each line, one stream, state carried."""
@@ -61,6 +63,7 @@ def evaluate(
             valid=valid,
             batch=batch_size,
             compat=compat == "original",
+            device=device,
             say=lambda line: say(line, json),
             on_progress=progress.update,
         )
@@ -81,6 +84,7 @@ def score(
     *words: Sentences,
     out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
     threads: Threads = None,
+    device: Device = "auto",
     json: Annotated[bool, Parameter(name="--json", help="JSON lines instead of a table.")] = False,
 ) -> None:
     """Print the surprisal (-log p, in nats) of each word of each sentence.
@@ -96,7 +100,7 @@ def score(
     run, text = run_and_text(words)
     lines = lines_of(text)
     check_output("--out", out, "surprisal.tsv", map(Path, text))
-    model = LanguageModel.load(run)
+    model = LanguageModel.load(run, device=device)
 
     def rows(scored: Iterator["SentenceScore"]) -> Iterator[str]:
         if not json:
@@ -128,6 +132,7 @@ def generate(
     sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),  # noqa: B008  (frozen)
     across: Annotated[bool, Parameter(help="Continue after `<eos>`, over several lines.")] = False,
     threads: Threads = None,
+    device: Device = "auto",
     json: Json = False,
 ) -> Answer | None:
     """Let a run write text."""
@@ -137,7 +142,7 @@ def generate(
     set_threads(threads)
     if prompt == STDIN:
         prompt = "\n".join(lines_of("-")).strip()
-    model, options = LanguageModel.load(run), {"stop_at_eos": not across, **vars(sampling)}
+    model, options = LanguageModel.load(run, device=device), {"stop_at_eos": not across, **vars(sampling)}
     if json:
         written = model.generate(prompt, **options)
         return Answer({"prompt": prompt, "texts": written}, json=True, seed=sampling.seed)

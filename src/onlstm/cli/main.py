@@ -15,7 +15,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 from cyclopts.completion.detect import ShellDetectionError
 
 import onlstm.cli
-from onlstm import __version__
+from onlstm import __version__, device
 from onlstm.cli import streams
 from onlstm.cli.console import Answer
 from onlstm.cli.inputs import STDIN
@@ -66,6 +66,10 @@ def main() -> None:
         if not isinstance(leave.__context__, BrokenPipeError):
             raise
         code = streams.NO_READER  # rich, which prints the help, would have 1
+    except RuntimeError as error:
+        if not (line := device.failure(error)):
+            raise
+        code = 2
     except OSError as error:
         if not streams.is_of_stdout(error):
             raise

@@ -6,14 +6,14 @@ import sys
 import time
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli import main
 from onlstm.cli.console import Answer, Json, Progress, many, notice, say
-from onlstm.cli.inputs import Threads, check_output, check_threads, set_threads, sources
+from onlstm.cli.inputs import Device, Threads, check_output, check_threads, set_threads, sources
 from onlstm.cli.main import app
 from onlstm.errors import UserError
 
@@ -25,6 +25,7 @@ def demo(
     seed: Annotated[int, Parameter(help="Seed of the sentences and of the weights.")] = 0,
     minutes: Annotated[float, Parameter(help="Stop after this many minutes; the schedule adapts.")] = 1.5,
     out: Annotated[Path, Parameter(help="Folder for report.html and the model.")] = Path("demo"),
+    device: Device = "auto",
     json: Json = False,
 ) -> Answer:
     """Learn a grammar's trees from its sentences alone (2 minutes): F1 beside baselines, and a report with pictures."""
@@ -34,7 +35,8 @@ def demo(
     set_threads(1)  # the LSTM beside it has the other core
     with Progress(stream=sys.stderr if json else sys.stdout) as progress:
         shown = [epochs_shown(progress)]
-        result = task.run(grammar, seed=seed, minutes=minutes, out=out, say=progress.say, listeners=shown)
+        how: dict[str, Any] = {"seed": seed, "minutes": minutes, "out": out, "device": device}
+        result = task.run(grammar, **how, say=progress.say, listeners=shown)
     where = f'Trees, gates and curves: {result.report}. More trees: onlstm parse {out / "model"} "…"'
     return Answer(result, ["", result.table().text(), "", str(result), where], json, seed)
 
@@ -43,10 +45,11 @@ def demo(
 def bench(
     *,
     shapes: Annotated[list[str] | None, many("Shapes to measure (default: all).")] = None,
-    threads: Annotated[list[int] | None, many("Numbers of threads (default: 1 2).")] = None,
+    threads: Annotated[list[int] | None, many("Numbers of threads (default: 1 2; on a GPU 1).")] = None,
+    device: Device = "auto",
     seconds: Annotated[float, Parameter(help="Seconds per row, not counting the eager backend.")] = 5.0,
     memory: Annotated[
-        bool, Parameter(negative="--no-memory", help="Measure the peak memory of a training step too (Linux).")
+        bool, Parameter(negative="--no-memory", help="Measure the peak memory of a training step too (Linux, CUDA).")
     ] = True,
     out: Annotated[Path | None, Parameter(help="JSON file to write.")] = None,
     json: Json = False,
@@ -54,14 +57,16 @@ def bench(
     """Measure the fused ON-LSTM against nn.LSTM and against its eager form, interleaved in one run."""
     import torch
 
+    from onlstm.device import find
     from onlstm.paper import bench as task
 
     started = time.perf_counter()
     check_output("--out", out, "speed.json")
-    names, threads = shapes or list(task.SHAPES), threads or [1, 2]
+    place = find(device)
+    names, threads = shapes or list(task.SHAPES), threads or ([1, 2] if place.type == "cpu" else [1])
     for count in threads:
         check_threads(count)
-    task.check_request(names, seconds)
+    task.check_request(names, seconds, place)
     say(task.HEADER, json)
     with Progress("rows", 2 * len(names) * len(threads)) as progress:
         numbers = itertools.count(1)
@@ -71,16 +76,16 @@ def bench(
             say(str(row), json)
             progress.update(next(numbers))
 
-        rows = task.run(names, threads, seconds, show)
+        rows = task.run(names, threads, seconds, show, place)
     megabytes: dict[str, dict[str, float]] = {}
     content = {"rows": rows, "training_memory": megabytes, "torch": torch.__version__}
     answer = Answer(content, json=True, seed=0)
     if out:  # now, and again with the memory
         files.write(out, f"{answer.text(started)}\n")
-    if memory and sys.platform == "linux":
+    if memory and (place.type == "cuda" or (place.type == "cpu" and sys.platform == "linux")):
         say("\nPeak memory that a training step adds, MB: ON-LSTM, nn.LSTM, ratio (target: at most 1.20)", json)
         for name in names:
-            megabytes[name] = task.training_memory(name)
+            megabytes[name] = task.training_memory(name, place)
             say("{:15} {:8.1f} {:8.1f} {:6.3f}".format(name, *megabytes[name].values()), json)
     if out:
         files.write(out, f"{answer.text(started)}\n")
@@ -109,6 +114,7 @@ def reproduce(
     ] = None,
     dry_run: Annotated[bool, Parameter(help="Only print the commands, one per line.")] = False,
     threads: Threads = None,
+    device: Device = "auto",
     json: Json = False,
 ) -> Answer | None:
     """Run the commands behind a table or figure of the paper and print it, published numbers beside ours.
@@ -130,7 +136,8 @@ def reproduce(
         own = task.Own(text=sources(*text), recipe=name, treebank=treebank, dev=dev)
     elif asked := [option for option, value in (("treebank", treebank), ("dev", dev), ("recipe", recipe)) if value]:
         raise UserError(f"--{asked[0]}: name your own text too: --text")
-    plan = task.plan(target, scale, data, out or Path("runs") / f"reproduce-{'own' if own else scale}", threads, own)
+    folder = out or Path("runs") / f"reproduce-{'own' if own else scale}"
+    plan = task.plan(target, scale, data, folder, threads, own, device)
     lines = [shlex.join(["onlstm", *step.words]) for step in plan.steps]
     if dry_run:
         return Answer({}, lines)

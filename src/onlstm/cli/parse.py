@@ -16,7 +16,18 @@ from cyclopts import Parameter
 
 from onlstm import files
 from onlstm.cli.console import notice, warn_of_unknown, watched
-from onlstm.cli.inputs import Quiet, Threads, ToParse, check_output, line_count, run_and_text, set_threads, texts, trust
+from onlstm.cli.inputs import (
+    Device,
+    Quiet,
+    Threads,
+    ToParse,
+    check_output,
+    line_count,
+    run_and_text,
+    set_threads,
+    texts,
+    trust,
+)
 from onlstm.cli.main import app
 from onlstm.cli.shards import Marker, Shard
 from onlstm.errors import UserError
@@ -87,6 +98,7 @@ def parse(
         bool, Parameter(help="Lines are tokens with blanks between, as `evaluate --words` writes them.")
     ] = False,
     threads: Threads = None,
+    device: Device = "auto",
     quiet: Quiet = False,
     json: Annotated[bool, Parameter(name="--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -117,7 +129,8 @@ def parse(
         raise UserError("--shard: not with standard input, which only one process can read; name files")
     target = _target(out, kind, part, inputs)
     _check_grammar(run, kind, labels, confidence)
-    parser = Parser.load(run, layer=layer, decoder=decoder, gates=gates, labels=labels, votes=confidence)
+    how: dict[str, Any] = {"layer": layer, "decoder": decoder, "gates": gates, "labels": labels}
+    parser = Parser.load(run, device=device, votes=confidence, **how)
     options: dict[str, object] = {"shard": shard, "format": kind, "layers": [*parser.layers]}
     options |= {"decoder": parser.decoder, "gates": parser.gates}
     # older marks have none of these

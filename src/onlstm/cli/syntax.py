@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, Progress, notice
-from onlstm.cli.inputs import Run, Threads, check_outputs, command_line, set_threads
+from onlstm.cli.inputs import Device, Run, Threads, check_outputs, command_line, set_threads
 from onlstm.cli.main import app
 
 _SHOWN = 5
@@ -33,6 +33,7 @@ class Options:
     ] = None
     out: Annotated[Path | None, Parameter(help="Save the result here, for `onlstm report`: results/NAME.json.")] = None
     threads: Threads = None
+    device: Device = "auto"
     json: Json = False
 
 
@@ -117,7 +118,9 @@ def _answer(command: str, task: Callable[..., Any], run: Path, pairs: Path | Non
 
     with Progress("prefixes") as progress:
         runs = list(filter(None, (run, options.compare)))
-        content = scoring.run(runs, partial(task, pairs=pairs, on_defect=report), scores, progress.update)
+        content = scoring.run(
+            runs, partial(task, pairs=pairs, on_defect=report), scores, progress.update, options.device
+        )
     for kind, count in defects.items():
         notice(f"onlstm: {count:,} lines in all: {kind}" if count > _SHOWN else "")
     data = printed(content)

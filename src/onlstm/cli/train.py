@@ -12,7 +12,7 @@ from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Dict
 
 from onlstm.cli.console import Answer, Json, Progress, many
-from onlstm.cli.inputs import Text, Threads, command_line, set_threads, sources
+from onlstm.cli.inputs import Device, Text, Threads, command_line, set_threads, sources
 from onlstm.cli.main import app, whole_numbers
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig, check_settings
@@ -60,6 +60,7 @@ def train(
         float | None, Parameter(help="Train as many epochs as fit in this processor time; one is timed beforehand.")
     ] = None,
     threads: Threads = None,
+    device: Device = "auto",
     tensorboard: Annotated[bool, Parameter(help="Write TensorBoard files too (extra `log`).")] = False,
     json: Json = False,
     text: Annotated[TextConfig, _settings("text")] = TextConfig(),  # noqa: B008  (frozen)
@@ -82,6 +83,7 @@ def train(
         recipe=Recipe(**about, seed=seed, text=text, model=model, train=train),
         out=run,
         resume=resume,
+        device=device,
         command=command_line(),
     )
     if resume and recipe:

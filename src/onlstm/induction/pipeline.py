@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from onlstm import __version__, files, folder
+from onlstm.device import find
 from onlstm.errors import UserError, at_least_one
 from onlstm.grammar.pcfg import Grammar
 from onlstm.induction import plan as planning
@@ -59,6 +60,7 @@ def induce(
     keep: bool = False,
     resume: bool = False,
     threads: int | None = None,
+    device: str = "auto",
     listener: Listener | None = None,
     command: str = "",
 ) -> Induction:
@@ -72,10 +74,12 @@ def induce(
         teachers: folders of language models; by default, `seeds` of them are trained.
         keep: keep the grammars that taught the final one, in members/.
         threads: how many processes to run at once, by default as many as there are cores.
+        device: where language models are trained and read, see `onlstm.device.find`; grammars are on the CPU.
         command: what to store as the origin of the run.
     """
     run, listener, threads = Path(out), listener or Listener(), _cores() if threads is None else threads
     at_least_one(threads=threads)
+    find(device)  # is it there?
     sources = tuple(map(str, [sources] if isinstance(sources, str | Path) else sources))
     folders = tuple(str(locate(teacher).resolve()) for teacher in teachers or ())
     given: dict[str, Any] = {"teachers": folders or None, "seeds": seeds, "rounds": rounds, "minutes": minutes}
@@ -92,9 +96,9 @@ def induce(
             stop.fitting = True  # a signal is a request
             if plan.speeds is None:
                 listener.say("measuring the speed of training")
-                plan = _divided(run, plan, Pool(run, plan, threads, listener, stop).speeds(), threads)
+                plan = _divided(run, plan, Pool(run, plan, threads, listener, stop, device).speeds(), threads)
             listener.planned(plan, threads)
-            Pool(run, plan, threads, listener, stop).run()
+            Pool(run, plan, threads, listener, stop, device).run()
             _finish(run, plan, threads, keep)
         shutil.rmtree(run / STAGES, ignore_errors=True)
     try:

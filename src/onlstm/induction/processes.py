@@ -48,8 +48,9 @@ class Interrupted(KeyboardInterrupt):
 class Pool:
     """Does the tasks of a plan that are not done yet."""
 
-    def __init__(self, run: Path, plan: Plan, threads: int, listener: Listener, stop: Stop) -> None:
+    def __init__(self, run: Path, plan: Plan, threads: int, listener: Listener, stop: Stop, device: str) -> None:
         self._folder, self._plan, self._threads, self._listener, self._stop = run, plan, threads, listener, stop
+        self._device = device
         self._finished = {task.name for task in plan.tasks if load_outcome(run, task.name)}
         self._tasks: dict[str, Task] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,7 +83,8 @@ class Pool:
         files.make_folder(folder)
         path = os.pathsep.join([str(Path(onlstm.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
         threads = {"OMP_NUM_THREADS": str(task.threads), "OMP_WAIT_POLICY": "passive"}
-        words = [sys.executable, "-P", "-m", "onlstm.induction.worker", str(self._folder), task.name, str(os.getpid())]
+        worker = [sys.executable, "-P", "-m", "onlstm.induction.worker"]
+        words = [*worker, str(self._folder), task.name, str(os.getpid()), self._device]
         with (folder / "worker.log").open("ab") as log:
             self._processes[task.name] = subprocess.Popen(
                 words,

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from onlstm import files
+from onlstm.device import find
 from onlstm.errors import UserError
 from onlstm.grammar.pcfg import Grammar
 from onlstm.induction import spans
@@ -95,16 +96,16 @@ def load_outcome(run: Path, name: str) -> Outcome | None:
     return typed(Outcome, content, str(path))
 
 
-def perform(run: Path, plan: Plan, task: Task, watch: Watch) -> None:
-    """Do a task, or what is left of it."""
+def perform(run: Path, plan: Plan, task: Task, watch: Watch, device: str = "auto") -> None:
+    """Do a task, or what is left of it; a language model's on the device, a grammar's on the CPU."""
     started, text = time.perf_counter(), Text.load(run, plan)
     if task.kind == "speed":
-        outcome = Outcome(speeds=_speeds(run, plan, text))
+        outcome = Outcome(speeds=_speeds(run, plan, text, device))
     elif task.kind == "teacher":
-        _read(LanguageModel.load(task.run), run, task, text, watch)
+        _read(LanguageModel.load(task.run, device=device), run, task, text, watch)
         outcome = Outcome()
     elif task.kind == "language-model":
-        outcome = _language_model(run, plan, task, text, watch)
+        outcome = _language_model(run, plan, task, text, watch, device)
     else:
         outcome = _grammar(run, plan, task, text, watch)
     folder, seconds = folder_of(run, task.name), outcome.seconds or time.perf_counter() - started
@@ -112,20 +113,20 @@ def perform(run: Path, plan: Plan, task: Task, watch: Watch) -> None:
     files.write(folder / RESULT, files.json_text(plain(outcome)) + "\n")
 
 
-def _language_model(run: Path, plan: Plan, task: Task, text: Text, watch: Watch) -> Outcome:
+def _language_model(run: Path, plan: Plan, task: Task, text: Text, watch: Watch, device: str) -> Outcome:
     data, folder, numbers = corpus.load(run / "corpus"), folder_of(run, task.name), plan.settings.numbers
     texts = spans.part(data.train, text.tokenizer.eos_id, plan.tokens, task.seed), data.valid[:_VALID]
 
     def start(factor: float) -> fit.Training:
         torch.manual_seed(task.seed)
-        model = LanguageModel(replace(numbers.model, vocab_size=len(text.tokenizer)), text.tokenizer)
+        model = LanguageModel(replace(numbers.model, vocab_size=len(text.tokenizer)), text.tokenizer).to(find(device))
         model.save_description(folder)
         config = replace(numbers.train, epochs=task.epochs, lr=factor * numbers.train.lr)
         return LanguageModelTraining(model, *texts, config, folder, seed=task.seed)
 
     training = _train(start, folder, watch)
     started = time.perf_counter()
-    _read(LanguageModel.load(folder), run, task, text, watch)
+    _read(LanguageModel.load(folder, device=device), run, task, text, watch)
     seconds = training.progress.seconds + time.perf_counter() - started
     return Outcome(seconds=seconds, likelihood=-training.progress.best)
 
@@ -204,13 +205,13 @@ def teacher_ids(teacher: Tokenizer, tokenizer: Tokenizer) -> Ids:
     return np.array(teacher.ids(tokenizer.vocabulary))
 
 
-def _speeds(run: Path, plan: Plan, text: Text) -> Speeds:
+def _speeds(run: Path, plan: Plan, text: Text, device: str) -> Speeds:
     """Return how fast models are trained, measured for some seconds each."""
     seconds, folder = min(5.0, 0.6 * plan.settings.minutes), folder_of(run, "speed-0")
     numbers, data = plan.settings.numbers, corpus.load(run / "corpus")
     words, tokens = len(text.tokenizer), 0.0
     if not plan.settings.teachers:
-        model = LanguageModel(replace(numbers.model, vocab_size=words), text.tokenizer)
+        model = LanguageModel(replace(numbers.model, vocab_size=words), text.tokenizer).to(find(device))
         training = LanguageModelTraining(model, data.train, data.valid, replace(numbers.train, epochs=1000), folder)
         tokens = numbers.train.batch_size * numbers.train.bptt * _steps_per_second(training, seconds)
     grammar = Grammar(replace(numbers.grammar, vocab_size=words), text.tokenizer)
@@ -226,4 +227,5 @@ def _steps_per_second(training: fit.Training, seconds: float) -> float:
     while time.perf_counter() - started < seconds and training.progress.cursor < training.end:
         fit.step(training)
         steps += 1
+    fit.settle(training)  # a GPU may be behind
     return max(1, steps) / (time.perf_counter() - started)

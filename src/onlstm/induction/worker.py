@@ -1,4 +1,4 @@
-"""The process of one task: `python -m onlstm.induction.worker RUN TASK PARENT`, started by `induce`.
+"""The process of one task: `python -m onlstm.induction.worker RUN TASK PARENT DEVICE`, started by `induce`.
 
 Exit codes: 0 the task is done; 2 a mistake, described by the last line on stderr; 3 it was stopped.
 """
@@ -20,7 +20,7 @@ _PATIENCE = 60.0
 """Seconds to wait until the process of an earlier sitting has let go of the folder."""
 
 
-def main(run: Path, name: str, parent: int) -> int:
+def main(run: Path, name: str, parent: int, device: str) -> int:
     """Do a task; return the exit code."""
     plan, folder = Plan.load(run), folder_of(run, name)
     (task,) = (task for task in plan.tasks if task.name == name)
@@ -29,7 +29,7 @@ def main(run: Path, name: str, parent: int) -> int:
         stop = stack.enter_context(Stop())
         try:
             _hold(folder, stack)
-            perform(run, plan, task, Watch(folder, parent, stop))
+            perform(run, plan, task, Watch(folder, parent, stop), device)
         except (Stopped, KeyboardInterrupt):
             return 3
         except UserError as error:
@@ -52,4 +52,4 @@ def _hold(folder: Path, stack: ExitStack) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]))

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from onlstm.device import exact
 from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import evaluating, read_columns, tokenizer_of
@@ -66,7 +67,7 @@ class Cache:
     ) -> "Cache":
         """Return the pair of weights that predicts a stream best; it is read once for all of them."""
         parts = counted(_mixtures(model, ids, size, thetas, lams), len(ids), on_progress)
-        sums = [part.sum(-1, dtype=torch.float64) for part in parts]
+        sums = [part.sum(-1, dtype=exact(part)) for part in parts]
         nll = -torch.stack(sums).sum(0) / len(ids)
         theta, lam = divmod(int(nll.argmin()), len(lams))
         return cls(theta=thetas[theta], lam=lams[lam], size=size, nll=float(nll.min()))

@@ -16,7 +16,7 @@ class Masks(NamedTuple):
     """The source of dropout masks."""
 
     generator: torch.Generator | None = None
-    """None: torch's own."""
+    """None: torch's own. One on the CPU gives every device the same masks."""
     batch: int | None = None
     """Columns of the whole batch; None: those at hand."""
     first: int = 0
@@ -28,10 +28,20 @@ class Masks(NamedTuple):
         Four masks are cut from each random number: drawing the mask of a large weight one by one takes 5 % of a step.
         """
         count = math.prod(shape)
-        numbers = torch.empty(-(-count // 4), dtype=torch.int64, device=like.device)
+        numbers = torch.empty(-(-count // 4), dtype=torch.int64, device=self._device(like))
         numbers.random_(-(2**63), None, generator=self.generator)
         mask = numbers.view(torch.int16)[:count] >= round(p * 2**16) - 2**15
-        return mask.view(shape).to(like.dtype)
+        return mask.view(shape).to(like)
+
+    def chances(self, x: Tensor) -> Tensor:
+        """Return a number from U(0, 1) for each column of x (T, B, …)."""
+        columns, device = x.shape[1], self._device(x)
+        chances = torch.rand(self.batch or columns, generator=self.generator, device=device, dtype=x.dtype)
+        return chances[self.first : self.first + columns].to(x.device)
+
+    def _device(self, like: Tensor) -> torch.device:
+        """Where random numbers are drawn: where they are used, unless the generator is on the CPU."""
+        return like.device if self.generator is None else self.generator.device
 
     def locked(self, x: Tensor, p: float, each_step: bool = False) -> Tensor:
         """Return x (T, B, H) with the same neurons of a column dropped at all times, the rest scaled up.

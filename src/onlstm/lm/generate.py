@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onlstm.device import exact
 from onlstm.lm.config import Sampling
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import States, columns, evaluating, tokenizer_of, words_and_ids
@@ -56,7 +57,7 @@ def _groups(
     def choose(log_p: Tensor, chances: Tensor) -> Tensor:
         if not how.unk:
             log_p[:, tokenizer.unk_id] = -torch.inf
-        return _choose(log_p, chances.to(log_p.device), how.temperature, how.top_k, how.top_p)
+        return _choose(log_p, chances.to(log_p.device, exact(log_p)), how.temperature, how.top_k, how.top_p)
 
     for first in range(0, how.count, _TEXTS_AT_ONCE):
         count = min(_TEXTS_AT_ONCE, how.count - first)
@@ -84,7 +85,7 @@ def _steps(
     words, eos = model.tokenizer.vocabulary, model.tokenizer.eos_id
     with evaluating(model):
         state: States | None = None
-        for part in torch.tensor(prompt, device=model.embedding.weight.device).split(1024):
+        for part in torch.tensor(prompt, device=model.device).split(1024):
             encoded = model.encode(part[:, None], state)
             state = encoded.state
         going = torch.arange(len(chances))  # places of the texts that have not ended
@@ -106,7 +107,7 @@ def _choose(log_p: Tensor, chances: Tensor, temperature: float, top_k: int, top_
     if temperature == 0:
         return log_p.argmax(-1)
     # The maximum is taken off first, so that the smallest temperature leaves it finite.
-    p = ((log_p.double() - log_p.max(-1, keepdim=True).values) / temperature).softmax(-1)
+    p = ((log_p.to(chances.dtype) - log_p.max(-1, keepdim=True).values) / temperature).softmax(-1)
     p, words = p.sort(descending=True, stable=True) if top_k or top_p < 1 else (p, None)
     if top_k:
         p[:, min(top_k, p.shape[1]) :] = 0

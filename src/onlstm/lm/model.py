@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from onlstm import folder as store
 from onlstm import memory
 from onlstm.cell import Distances
+from onlstm.device import find
 from onlstm.errors import UserError
 from onlstm.lm import reader
 from onlstm.lm.cells import layers_of
@@ -85,9 +86,12 @@ class LanguageModel(nn.Module):
                 self.decoder.weight = self.embedding.weight
 
     @classmethod
-    def load(cls, folder: str | Path) -> "LanguageModel":
-        """Return the model of a run folder, or of that name in the box, in evaluation mode, with its tokenizer."""
-        folder = locate(folder)
+    def load(cls, folder: str | Path, *, device: str | torch.device = "auto") -> "LanguageModel":
+        """Return the model of a run folder, or of that name in the box, in evaluation mode, with its tokenizer.
+
+        For `device` see `onlstm.device.find`.
+        """
+        folder, place = locate(folder), find(device)
         stored = store.load(folder, "model")
         try:
             config = LMConfig.of(stored.config)
@@ -104,7 +108,7 @@ class LanguageModel(nn.Module):
         store.fill(model, tensors, folder)
         if config.tied:
             model.decoder.weight = model.embedding.weight
-        return model.eval()
+        return model.to(place).eval()
 
     def save(self, folder: str | Path, *, half: bool = False, **facts: str) -> None:
         """Write the model's folder; with `half`, its weights in half precision. Facts go into config.json."""
@@ -234,6 +238,11 @@ class LanguageModel(nn.Module):
     def _p(self, name: str) -> float:
         """The dropout probability that counts now."""
         return getattr(self.config, name) if self.training else 0.0
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes, and expects ids."""
+        return self.embedding.weight.device
 
     @property
     def head(self) -> Head:

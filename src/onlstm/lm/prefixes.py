@@ -121,7 +121,7 @@ def _trie(
 
 def _run(model: LanguageModel, tiles: list[Tile], levels: list[_Level], now: _Slice) -> States:
     """Return the states after the slice's prefixes; write the sums of all that is one longer."""
-    level, below, device = levels[now.depth], levels[now.depth + 1], model.embedding.weight.device
+    level, below, device = levels[now.depth], levels[now.depth + 1], model.device
 
     def tensor(values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(device)
@@ -138,7 +138,7 @@ def _run(model: LanguageModel, tiles: list[Tile], levels: list[_Level], now: _Sl
     nodes, rows = np.unique(below.parents[longer], return_inverse=True)
     h = encoded.hidden[0, tensor(np.searchsorted(now.nodes, nodes))]
     log_p = _log_probs(model.head, tiles, h, tensor(rows), tensor(below.ids[longer]))
-    below.sums[longer] += log_p.double().cpu().numpy()
+    below.sums[longer] += log_p.cpu().double().numpy()
     return encoded.state
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from onlstm.cell import Distances, MasterGates
+from onlstm.device import moved
 from onlstm.errors import UserError
 from onlstm.lm.cells.recurrent import LayerState
 from onlstm.lm.config import LMConfig
@@ -106,7 +107,7 @@ def _windows(
     rows = np.full((len(batch), lengths[0] + 1), model.tokenizer.eos_id)
     for row, k, length in zip(rows, batch, lengths, strict=True):
         row[:length] = sentences[k]
-    ids = torch.from_numpy(rows.T.copy()).to(model.embedding.weight.device)
+    ids = moved(torch.from_numpy(rows.T.copy()), model.device)
     state = each_part(start, lambda part: part.repeat(1, len(batch), 1))
     ends = [*range(steps, lengths[0], steps), lengths[0]]
     for begin, encoded in walk(model, ids[:-1], lengths, state, ends, **options):
@@ -168,14 +169,14 @@ def _finite(distances: Distances) -> Distances:
 
 def after_eos(model: "LanguageModel", layers: int | None = None) -> tuple[Tensor, States]:
     """Return the output (1, H) and the states, where every sentence starts, after `<eos>` read from a zero state."""
-    eos = torch.tensor([[tokenizer_of(model).eos_id]], device=model.embedding.weight.device)
+    eos = torch.tensor([[tokenizer_of(model).eos_id]], device=model.device)
     encoded = model.encode(eos, layers=layers)
     return encoded.hidden[0], encoded.state
 
 
-def window(text: np.ndarray, first: int, length: int) -> tuple[Tensor, Tensor]:
+def window(text: np.ndarray, first: int, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return ids (T, B) of columns of text (B, N) from `first` on, and the words after them; T is `length` at most."""
-    ids = torch.from_numpy(text[:, first : first + length + 1].T.astype(np.int64, order="C"))
+    ids = moved(torch.from_numpy(text[:, first : first + length + 1].T.astype(np.int64, order="C")), device)
     return ids[:-1], ids[1:]
 
 
@@ -186,7 +187,7 @@ def read_columns(model: "LanguageModel", text: np.ndarray, length: int) -> Itera
     """
     state: States | None = None
     for first in range(0, text.shape[1] - 1, length):
-        ids, words = (part.to(model.embedding.weight.device) for part in window(text, first, length))
+        ids, words = window(text, first, length, model.device)
         encoded = model.encode(ids.clamp(min=0), state)
         state = detached(encoded.state)
         yield encoded.hidden, words
@@ -219,7 +220,7 @@ def evaluating(model: "LanguageModel") -> Iterator[torch.device]:
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        yield model.embedding.weight.device
+        yield model.device
     finally:
         for module, training in modes:
             module.training = training

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onlstm.device import exact, failures
 from onlstm.errors import UserError, at_least_one
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import after_eos, chunks, evaluating, read_columns, tokenizer_of, words_and_ids
@@ -53,7 +54,8 @@ class Evaluation:
         cls, model: LanguageModel, ids: np.ndarray, log_probs: Iterable[Tensor], tokens: int | None = None
     ) -> "Evaluation":
         """Return the evaluation of a stream from the log-probabilities of its tokens, part by part."""
-        tokenizer, total = tokenizer_of(model), -sum(part.sum(dtype=torch.float64).item() for part in log_probs)
+        tokenizer, sums = tokenizer_of(model), [part.sum(dtype=exact(part)) for part in log_probs]
+        total = -sum(torch.stack(sums).tolist())  # fetched once: a GPU does not wait for each part
         unknown, words = int((ids == tokenizer.unk_id).sum()), int((ids != tokenizer.eos_id).sum())
         tokens = tokens or len(ids)
         return cls(nll=total / tokens, tokens=tokens, unk_rate=unknown / max(1, words))
@@ -124,8 +126,9 @@ def evaluate(
         raise UserError(
             f"batch {batch}: {len(ids)} tokens in that many columns leave nothing to predict; use longer text"
         )
-    with evaluating(model), torch.no_grad():
-        parts = read_columns(model, text, window or max(1, 1024 // batch))
+    window = window or max(1, 1024 // batch)
+    with evaluating(model), torch.no_grad(), failures(f"batch {batch}, window {window}"):
+        parts = read_columns(model, text, window)
         log_probs = (word_log_probs(model.head, h[words >= 0], words[words >= 0]) for h, words in parts)
         shown = counted(log_probs, len(ids), on_progress)
         return Evaluation.of(model, ids, shown, tokens=text.size if compat else len(ids))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from onlstm.device import exact
 from onlstm.lm.dropout import Masks
 
 _LOGITS_AT_ONCE = 1 << 22
@@ -117,12 +118,12 @@ class _MeanNll(torch.autograd.Function):
         dtype = torch.bfloat16 if narrow else h.dtype
         factor, offset = weight.to(dtype), bias.to(dtype)
         learns = any(ctx.needs_input_grad)
-        total = h.new_zeros((), dtype=torch.float64)
+        total = h.new_zeros((), dtype=exact(h))
         grads = [torch.empty_like(h), torch.zeros_like(weight), torch.zeros_like(bias)] if learns else []
         for rows in _rows(len(words), len(weight)):
             states = h[rows].to(dtype)
             log_p = torch.addmm(offset, states, factor.t()).log_softmax(-1, dtype=h.dtype)
-            total -= log_p.gather(1, words[rows, None]).sum(dtype=torch.float64)
+            total -= log_p.gather(1, words[rows, None]).sum(dtype=total.dtype)
             if learns:
                 d_logits = log_p.exp_().scatter_add_(1, words[rows, None], log_p.new_full((len(log_p), 1), -1.0))
                 d_logits /= len(words)

@@ -1,7 +1,8 @@
 """`onlstm bench`: the fused ON-LSTM against `nn.LSTM` and against its own eager form, measured in one interleaved run.
 
 A row is a stack of layers, a number of threads, and training (forward + backward) or inference. Nothing is measured
-before fused and eager agree on values and gradients at every shape that was asked for.
+before fused and eager agree on values and gradients at every shape that was asked for. On a GPU `nn.LSTM` is cuDNN's,
+with products in float32 as ours are.
 """
 
 import statistics
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from onlstm.errors import UserError, nearest
 from onlstm.kernels import build
 from onlstm.layer import ONLSTM
 
+CPU = torch.device("cpu")
 Kind = Literal["lstm", "fused", "eager"]
 Mode = Literal["train", "infer"]
 
@@ -71,17 +73,20 @@ class Row:
     milliseconds: float
     lstm_milliseconds: float
     ratio: float
-    target: float
+    target: float | None
+    """Only a CPU has one."""
     eager_ratio: float
     """How many times slower the eager backend is."""
     gflops: float
     peak_share: float
     """Of what torch.mm reaches at 2048 x 2048 x 2048 with the same threads."""
+    device: str = "cpu"
 
     def __str__(self) -> str:
+        target = "–" if self.target is None else f"{self.target:.2f}"
         return (
             f"{self.shape:15} {self.mode:5} {self.threads:7} {self.milliseconds:8.1f} {self.lstm_milliseconds:8.1f} "
-            f"{self.ratio:6.3f} {self.target:6.2f} {self.eager_ratio:6.1f} {self.gflops:8.1f} {self.peak_share:8.0%}"
+            f"{self.ratio:6.3f} {target:>6} {self.eager_ratio:6.1f} {self.gflops:8.1f} {self.peak_share:8.0%}"
         )
 
 
@@ -91,38 +96,45 @@ HEADER = (
 )
 
 
-def check_request(names: Sequence[str], seconds: float) -> None:
+def check_request(names: Sequence[str], seconds: float, device: torch.device = CPU) -> None:
     """Raise a `UserError` for what cannot be measured."""
     if unknown := [name for name in names if name not in SHAPES]:
         raise UserError(f"--shapes {unknown[0]}: {nearest(unknown[0], SHAPES, choices=True)}")
     if not 0 <= seconds < 1e6:
         raise UserError(f"seconds {seconds:g}: a number of 0 or more is needed")
-    if not build.load():
+    if device.type == "cpu" and not build.load():
         raise UserError("the C++ kernel could not be built, so there is nothing to measure (see the warning above)")
 
 
-def run(names: Sequence[str], threads: Sequence[int], seconds: float, show: Callable[[Row], None]) -> list[Row]:
+def run(
+    names: Sequence[str],
+    threads: Sequence[int],
+    seconds: float,
+    show: Callable[[Row], None],
+    device: torch.device = CPU,
+) -> list[Row]:
     """Return a row, shown at once, for every number of threads, shape and mode; eager takes longer than `seconds`."""
     for name in names:
-        check(name)
+        check(name, device=device)
     rows, before = [], torch.get_num_threads()
     for count in threads:
         torch.set_num_threads(count)
-        peak = _matmul_gflops()
-        for name, mode in product(names, get_args(Mode)):
-            rows.append(_measure(name, mode, count, seconds, peak))
-            show(rows[-1])
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            peak = _matmul_gflops(device)
+            for name, mode in product(names, get_args(Mode)):
+                rows.append(_measure(name, mode, count, seconds, peak, device))
+                show(rows[-1])
     torch.set_num_threads(before)
     return rows
 
 
-def check(name: str, steps: int = 4) -> None:
+def check(name: str, steps: int = 4, device: torch.device = CPU) -> None:
     """Raise unless fused and eager agree at this shape: output, distances and every gradient, to float32 rounding."""
     shape = SHAPES[name]
     torch.manual_seed(0)
-    fused, eager = _stack(shape, "fused"), _stack(shape, "eager")
+    fused, eager = _stack(shape, "fused", device), _stack(shape, "eager", device)
     eager.load_state_dict(fused.state_dict())
-    x = torch.randn(steps, shape.batch, shape.sizes[0])
+    x = torch.randn(steps, shape.batch, shape.sizes[0], device=device)
     results = []
     for stack in (fused, eager):
         leaf = y = x.clone().requires_grad_()
@@ -141,26 +153,33 @@ def check(name: str, steps: int = 4) -> None:
             raise RuntimeError(f"{name}: fused and eager differ (result {k}, relative error {error:.1e})")
 
 
-def training_memory(name: str) -> dict[str, float]:
-    """Return the peak megabytes that one training step adds to a fresh process, by the kernel's own count (Linux)."""
+def training_memory(name: str, device: torch.device = CPU) -> dict[str, float]:
+    """Return the peak megabytes that one training step adds to a fresh process, by the kernel's own count (Linux).
+
+    On a CUDA device, what it adds to the memory allocated there.
+    """
     megabytes = {}
-    for key, kind in (("onlstm_mb", "fused"), ("lstm_mb", "lstm")):
+    kinds: tuple[tuple[str, Kind], ...] = (("onlstm_mb", "fused"), ("lstm_mb", "lstm"))
+    for key, kind in kinds:
+        if device.type == "cuda":
+            megabytes[key] = _peak_on_cuda(name, kind, device)
+            continue
         code = f"from onlstm.paper import bench; print(bench._peak_of_step({name!r}, {kind!r}))"
         answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         megabytes[key] = float(answer.stdout)
     return megabytes | {"ratio": megabytes["onlstm_mb"] / megabytes["lstm_mb"]}
 
 
-def _measure(name: str, mode: Mode, threads: int, seconds: float, peak: float) -> Row:
-    shape = SHAPES[name]
-    x = torch.randn(shape.steps, shape.batch, shape.sizes[0])
-    lstm, fused, eager = (partial(_step, _stack(shape, kind), x, mode) for kind in get_args(Kind))
+def _measure(name: str, mode: Mode, threads: int, seconds: float, peak: float, device: torch.device) -> Row:
+    shape, timed = SHAPES[name], partial(_seconds, device=device)
+    x = torch.randn(shape.steps, shape.batch, shape.sizes[0], device=device)
+    lstm, fused, eager = (partial(_step, _stack(shape, kind, device), x, mode) for kind in get_args(Kind))
     for work in (lstm, fused) * 2:
         work()
     pairs: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(pairs) < 5:
-        pairs.append((_seconds(lstm), _seconds(fused)))
+        pairs.append((timed(lstm), timed(fused)))
     median = statistics.median(ours for _, ours in pairs)
     gflops = shape.flops(mode) / median / 1e9
     return Row(
@@ -171,17 +190,19 @@ def _measure(name: str, mode: Mode, threads: int, seconds: float, peak: float) -
         milliseconds=median * 1e3,
         lstm_milliseconds=statistics.median(stock for stock, _ in pairs) * 1e3,
         ratio=statistics.median(ours / stock for stock, ours in pairs),
-        target=shape.train if mode == "train" else shape.infer,
-        eager_ratio=min(_seconds(eager) for _ in range(2)) / median,
+        target=None if device.type != "cpu" else shape.train if mode == "train" else shape.infer,
+        eager_ratio=min(timed(eager) for _ in range(2)) / median,
         gflops=gflops,
         peak_share=gflops / peak,
+        device=str(device),
     )
 
 
-def _stack(shape: Shape, kind: Kind) -> nn.ModuleList:
+def _stack(shape: Shape, kind: Kind, device: torch.device = CPU) -> nn.ModuleList:
     if kind == "lstm":
-        return nn.ModuleList(nn.LSTM(a, b) for a, b in pairwise(shape.sizes))
-    return nn.ModuleList(ONLSTM(a, b, chunk_size=shape.chunk, backend=kind) for a, b in pairwise(shape.sizes))
+        return nn.ModuleList(nn.LSTM(a, b, device=device) for a, b in pairwise(shape.sizes))
+    chunk: Any = {"chunk_size": shape.chunk, "backend": kind, "device": device}
+    return nn.ModuleList(ONLSTM(a, b, **chunk) for a, b in pairwise(shape.sizes))
 
 
 def _forward(stack: nn.ModuleList, x: Tensor) -> Tensor:
@@ -197,15 +218,27 @@ def _step(stack: nn.ModuleList, x: Tensor, mode: Mode) -> None:
             y.sum().backward()
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _seconds(work: Callable[[], object], device: torch.device = CPU) -> float:
+    """Return how long it takes until the device, too, has done it."""
     started = time.perf_counter()
     work()
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
     return time.perf_counter() - started
 
 
-def _matmul_gflops() -> float:
-    a = torch.randn(2048, 2048)
-    return 2 * 2048**3 / min(_seconds(lambda: a @ a) for _ in range(8)) / 1e9
+def _matmul_gflops(device: torch.device) -> float:
+    a = torch.randn(2048, 2048, device=device)
+    return 2 * 2048**3 / min(_seconds(lambda: a @ a, device) for _ in range(8)) / 1e9
+
+
+def _peak_on_cuda(name: str, kind: Kind, device: torch.device) -> float:
+    shape = SHAPES[name]
+    stack, x = _stack(shape, kind, device), torch.randn(shape.steps, shape.batch, shape.sizes[0], device=device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    _step(stack, x, "train")
+    return (torch.cuda.max_memory_allocated(device) - before) / 2**20
 
 
 def _peak_of_step(name: str, kind: Kind) -> float:

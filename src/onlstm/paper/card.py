@@ -79,7 +79,7 @@ def ship(
 
 
 def _with_layer(run: Path, layer: int | None) -> LanguageModel:
-    model = LanguageModel.load(run)
+    model = LanguageModel.load(run, device="cpu")
     config = model.config
     model.config = replace(config, parse_layer=layer or config.parse_layer or config.distance_layers // 2 + 1)
     return model

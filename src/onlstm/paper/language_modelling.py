@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from onlstm import files, folder, memory
+from onlstm.device import find
 from onlstm.errors import UserError
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
@@ -44,6 +45,8 @@ class Request:
     recipe: Recipe
     out: Path
     resume: bool = False
+    device: str = "auto"
+    """Where to train, see `onlstm.device.find`."""
     command: str = ""
     """As the user typed it; result.json has the one that began the run, and those that changed its settings."""
 
@@ -58,9 +61,11 @@ def run(
 
     `on_evaluation` is called, when the training is done, with the number of tokens that have been tested and of all.
     """
-    content = _checkpoint(request)
+    device, content = find(request.device), _checkpoint(request)
+    if device.type == "mps" and request.recipe.train.precision == "float64":
+        raise UserError("train.precision float64: the device mps does not have it; choose cpu")
     memory.check(2 * request.recipe.model.least_bytes, "model", "choose smaller sizes")
-    recipe, world = request.recipe, World.join()
+    recipe, world = request.recipe, World.join(device)
     with ExitStack() as stack:
         stack.callback(world.leave)
         stop = stack.enter_context(Stop())
@@ -69,9 +74,10 @@ def run(
         data = _corpus(request, world, stack, say)
         torch.manual_seed(recipe.seed)
         config = replace(recipe.model, vocab_size=len(data.tokenizer))
-        model = LanguageModel(config, data.tokenizer).to(getattr(torch, recipe.train.precision))
+        model = LanguageModel(config, data.tokenizer).to(device, getattr(torch, recipe.train.precision))
         sizes = "→".join(map(str, (config.embedding_size, *config.sizes)))
-        say(f"{config.rnn} {sizes}: {sum(p.numel() for p in model.parameters()):,} parameters")
+        where = "" if device.type == "cpu" else f", on {device}"
+        say(f"{config.rnn} {sizes}: {sum(p.numel() for p in model.parameters()):,} parameters{where}")
         about = _about(request, content)
         texts = data.train, data.valid
         training = LanguageModelTraining(
@@ -193,7 +199,7 @@ def _result(
     on_evaluation: Callable[[int, int], object],
 ) -> Content:
     """Evaluate the best weights, write result.json and return it."""
-    model, progress = LanguageModel.load(request.out), training.progress
+    model, progress = LanguageModel.load(request.out, device=request.device), training.progress
     perplexity: dict[str, float] = {}
     for split, ids in (("valid", data.valid), ("test", data.test)):
         if ids is not None:

@@ -42,12 +42,13 @@ def run(
     valid: str | None = None,
     batch: int = 1,
     compat: bool = False,
+    device: str = "auto",
     say: Callable[[str], None] = lambda line: None,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Result:
     """Return the perplexity of a run on text; cache and dynamic evaluation are tuned on `valid` or the run's own."""
     at_least_one(batch_size=batch)
-    model = LanguageModel.load(folder)
+    model = LanguageModel.load(folder, device=device)
     paths = _files(sources, split)
     if paths != sources:
         say(f"{split}: {', '.join(map(str, paths))}")

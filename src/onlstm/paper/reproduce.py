@@ -56,13 +56,16 @@ class Step:
         if not self.result or self.result.suffix != ".json" or not self.result.exists():
             return
         command = str(read(self.result).get("command", ""))
-        if _without_threads(shlex.split(command)[1:]) != _without_threads(self.words):
+        if _without_machine(shlex.split(command)[1:]) != _without_machine(self.words):
             raise UserError(f"{self.result}: the result of another command ({command}); name another --out")
 
 
-def _without_threads(words: Sequence[str]) -> list[str]:
-    at = words.index("--threads") if "--threads" in words else len(words)
-    return [*words[:at], *words[at + 2 :]]
+def _without_machine(words: Sequence[str]) -> list[str]:
+    """Return the words without options that change nothing but where, and how fast, a command runs."""
+    for option in ("--threads", "--device"):
+        at = words.index(option) if option in words else len(words)
+        words = [*words[:at], *words[at + 2 :]]
+    return list(words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +175,15 @@ def targets() -> list[str]:
     return [name for name in bundled("reproduce.yaml") if name != "data"]
 
 
-def plan(target: str, scale: str, data: Path, out: Path, threads: int | None = None, own: Own | None = None) -> Plan:
+def plan(
+    target: str,
+    scale: str,
+    data: Path,
+    out: Path,
+    threads: int | None = None,
+    own: Own | None = None,
+    device: str = "auto",
+) -> Plan:
     """Return what to run for a target at the scale "small" or "paper", or on one's own data.
 
     It reads from the folder `data`, or `own`, and writes to the folder `out`.
@@ -185,7 +196,8 @@ def plan(target: str, scale: str, data: Path, out: Path, threads: int | None = N
         _check_own(target, chosen, own)
     paths = {name: data / item["path"] for name, item in described["data"].items()}
     used = [name for name in paths if any(f"{{{name}}}" in line for line in chosen["steps"])]
-    more = () if threads is None else ("--threads", str(threads))
+    more = [] if threads is None else ["--threads", str(threads)]
+    more += [] if device == "auto" else ["--device", device]
     name = own.treebank.name.partition(".")[0] if own and own.treebank else ""
     values = {**paths, "out": out, "here": here, "name": name}
     several = {f"{{{name}}}": words for name, words in (own.words() if own else {}).items()}

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast, overload
 
+import torch
+
 from onlstm import folder
+from onlstm.device import check_grammar
 from onlstm.draw import Diagram
 from onlstm.errors import UserError, at_least_one
 from onlstm.grammar.pcfg import Grammar
@@ -100,15 +103,19 @@ class Parser:
         return self._parser.gates
 
     @classmethod
-    def load(cls, run: str | Path, *, votes: bool = False, **options: Any) -> "Parser":
+    def load(
+        cls, run: str | Path, *, votes: bool = False, device: str | torch.device = "auto", **options: Any
+    ) -> "Parser":
         """Return a parser with the model of a run folder, or of a bundled one such as "en-small".
 
         Args:
             votes: whether the grammars in the run's folder `members` are the members, if it has such a folder.
+            device: where a language model runs, see `onlstm.device.find`; grammars run on the CPU alone.
             options: those of `Parser`.
         """
         if folder.kind_of(Path(run)) == "model":
-            return cls(LanguageModel.load(run), **options)
+            return cls(LanguageModel.load(run, device=device), **options)
+        check_grammar(device, run)
         if votes:
             paths = sorted(path.parent for path in locate(run).glob(f"members/*/{folder.CONFIG}"))
             options["members"] = [Grammar.load(path) for path in paths]

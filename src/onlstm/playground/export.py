@@ -90,7 +90,7 @@ def _names(name: str, entries: list[dict[str, str]]) -> tuple[str, str]:
 def _model(run: str | Path, name: str) -> tuple[str, bytes, bytes]:
     """Return the kind of a run's model, its description and its weights."""
     kind = folder.kind_of(Path(run))
-    model = Grammar.load(run) if kind == "grammar" else LanguageModel.load(run)
+    model = Grammar.load(run) if kind == "grammar" else LanguageModel.load(run, device="cpu")
     sizes, tensors = _grammar(model) if isinstance(model, Grammar) else _language_model(model, run)
     tokenizer: Tokenizer = tokenizer_of(model)
     if len(tokenizer) > MOST_WORDS:

@@ -27,13 +27,16 @@ class World:
     size: int = 1
 
     @classmethod
-    def join(cls) -> "World":
-        """Return the world that torchrun's environment describes, joined (gloo: processors, any network)."""
+    def join(cls, device: torch.device | None = None) -> "World":
+        """Return the world that torchrun's environment describes, joined: by gloo and, on CUDA devices, by nccl."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
         if not dist.is_initialized():
             # others wait while the first prepares a corpus or evaluates
-            dist.init_process_group("gloo", timeout=timedelta(hours=24))
+            if device and device.type == "cuda":
+                torch.cuda.set_device(device)
+            backend = "cpu:gloo,cuda:nccl" if device and device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, timeout=timedelta(hours=24))
         return cls(dist.get_rank(), dist.get_world_size())
 
     def leave(self) -> None:
@@ -56,17 +59,17 @@ class World:
             for tensor, mean in zip(tensors, _unflatten_dense_tensors(flat, tensors), strict=True):
                 tensor.copy_(mean)
 
-    def mean(self, value: Tensor) -> float:
+    def mean(self, value: Tensor) -> Tensor:
         """Return the mean of a scalar over all processes."""
         mean = value.detach().clone()
         self.average([mean])
-        return mean.item()
+        return mean
 
     def any(self, *flags: bool) -> list[bool]:
         """Return of each flag whether it is set in any process."""
         if self.size == 1:
             return list(flags)
-        counts = torch.tensor(flags, dtype=torch.int64)
+        counts = torch.tensor(flags, dtype=torch.int64)  # on the CPU, so no GPU waits for it
         dist.all_reduce(counts)
         return [count > 0 for count in counts.tolist()]
 

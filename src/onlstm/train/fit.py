@@ -6,23 +6,24 @@ continues bit for bit.
 """
 
 import math
-import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from onlstm.device import failures
 from onlstm.errors import UserError
 from onlstm.train import checkpoint
 from onlstm.train.averaging import Averages, schedule
 from onlstm.train.checkpoint import StateDict
 from onlstm.train.config import FitConfig
 from onlstm.train.distributed import World
+from onlstm.train.stop import Stop as Stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,16 +75,30 @@ class Batch:
 
     objective: Tensor
     """What to take the gradient of."""
-    loss: float
-    """Over all processes; what to log, and to notice divergence by."""
+    figures: Sequence[Tensor]
+    """For `Training.count`, still on the device: the loss, over all processes, and what else is counted."""
+    weight: int = 1
+    """How much the loss counts in the epoch's mean."""
     lr_scale: float = 1.0
     """Factor of the learning rate for this batch alone."""
     numbers: Mapping[str, float]
     """More to log."""
 
 
+class _Figures(NamedTuple):
+    """What a step has computed, before it is fetched from the device."""
+
+    step: int
+    weight: int
+    values: Tensor
+    """Those of its batch, and the norm of the gradient."""
+
+
 class Training(ABC):
-    """What `fit` trains: a model, its optimizer and its data. `about` is stored in the checkpoint too."""
+    """What `fit` trains: a model, its optimizer and its data. `about` is stored in the checkpoint too.
+
+    It happens on the device of the model.
+    """
 
     optimizer: torch.optim.Optimizer
     averages: Averages | None = None
@@ -96,11 +111,22 @@ class Training(ABC):
     def __init__(self, model: nn.Module, config: FitConfig, folder: Path, progress: Progress) -> None:
         self.model, self.config, self.folder, self.progress = model, config, folder, progress
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.device = self.parameters[0].device
         self.world, self.about = World(), StateDict()
+        self.pending: list[_Figures] = []
+        self.fetched: dict[str, float] = {}
 
     @abstractmethod
     def forward(self) -> Batch:
         """Compute the batch at the cursor, and move that."""
+
+    def count(self, weight: int, loss: float, *more: float) -> None:
+        """Take in the figures of a batch."""
+        self.progress.loss_sum += loss * weight
+
+    @abstractmethod
+    def means(self) -> dict[str, float]:
+        """Return what to log of the figures of this epoch."""
 
     @abstractmethod
     def end_epoch(self) -> dict[str, float]:
@@ -118,6 +144,11 @@ class Training(ABC):
     def done(self) -> float:
         """The share of the training that is done."""
         return (self.progress.epoch + self.progress.cursor / self.length) / self.config.epochs
+
+    @property
+    def size(self) -> str:
+        """The settings that the memory of a step grows with."""
+        return f"train.batch_size {self.config.batch_size}"
 
     @property
     def where(self) -> str:
@@ -141,8 +172,11 @@ def step(training: Training) -> dict[str, float]:
         if p.grad is None:  # rare words of an adaptive softmax; other processes may have met some
             p.grad = torch.zeros_like(p)
     training.world.average([p.grad for p in parameters if p.grad is not None])
-    norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
-    _check(training, batch.loss, norm)
+    norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf)
+    values = torch.stack([*batch.figures, norm])
+    training.pending.append(_Figures(progress.step + 1, batch.weight, values))
+    if training.device.type == "cpu":  # a GPU does not wait, and notices divergence when figures are logged
+        settle(training)
 
     for group in training.optimizer.param_groups:
         group["lr"] = lr * batch.lr_scale
@@ -150,68 +184,61 @@ def step(training: Training) -> dict[str, float]:
     if training.averages:
         training.averages.update()
     progress.step += 1
+    if not training.fetched or progress.step % config.log_steps == 0:
+        settle(training)
     progress.seconds += time.perf_counter() - started
-    return {"loss": batch.loss, "gradient_norm": norm, "lr": lr, **batch.numbers, "done": training.done}
+    return {**training.fetched, "lr": lr, **batch.numbers, "done": training.done}
+
+
+def settle(training: Training) -> None:
+    """Fetch the figures of all steps since the last time; raise `Diverged` if one of them makes no sense."""
+    pending, training.pending = training.pending, []
+    if not pending:
+        return
+    rows = torch.stack([figures.values for figures in pending]).tolist()
+    for (step, weight, _), (loss, *more, norm) in zip(pending, rows, strict=True):
+        _check(training, step, loss, norm)
+        training.count(weight, loss, *more)
+    training.fetched = {"loss": loss, "gradient_norm": norm, **training.means()}
 
 
 def fit(
-    training: Training, listeners: Sequence[Listener] = (), *, epochs: int | None = None, stop: "Stop | None" = None
+    training: Training, listeners: Sequence[Listener] = (), *, epochs: int | None = None, stop: Stop | None = None
 ) -> bool:
     """Train until `epochs` (default: the configured number) are done; return whether they are, or `stop` ended it."""
     config, progress = training.config, training.progress
     stop, saved = stop or Stop(), time.monotonic()
     stop.fitting = True
-    while progress.epoch < (config.epochs if epochs is None else epochs):
-        if progress.cursor < training.end:
-            numbers, over = step(training), False
-        else:
-            numbers, over = _end_epoch(training), True
-        _report(training, over, numbers, listeners)
-        due = over or time.monotonic() - saved > 60 * config.checkpoint_minutes
-        ended, due = training.world.any(stop.requested, due)
-        if ended or due:
-            save(training)
-            saved = time.monotonic()
-        if ended and progress.epoch < config.epochs:
-            return False
+    with failures(training.size):
+        while progress.epoch < (config.epochs if epochs is None else epochs):
+            if progress.cursor < training.end:
+                numbers, over = step(training), False
+            else:
+                numbers, over = _end_epoch(training), True
+            _report(training, over, numbers, listeners)
+            due = over or time.monotonic() - saved > 60 * config.checkpoint_minutes
+            ended, due = training.world.any(stop.requested, due)
+            if ended or due:
+                save(training)
+                saved = time.monotonic()
+            if ended and progress.epoch < config.epochs:
+                return False
     stop.fitting = False
     return True
 
 
 def _end_epoch(training: Training) -> dict[str, float]:
     progress, started = training.progress, time.perf_counter()
+    settle(training)
     progress.epoch, progress.cursor = progress.epoch + 1, 0
     numbers = training.end_epoch()
     progress.seconds += time.perf_counter() - started
     return numbers | {"best_epoch": progress.best_epoch}
 
 
-class Stop:
-    """A request to end a training after the step at hand, with a checkpoint.
-
-    Within `with`, SIGINT and SIGTERM request it while `fit` runs; at other times, and the second time, they interrupt.
-    """
-
-    requested = fitting = False
-    received: signal.Signals | None = None
-    """The signal that requested it."""
-
-    def __enter__(self) -> "Stop":
-        self._handlers = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: object) -> None:
-        if self.requested or not self.fitting:
-            raise KeyboardInterrupt
-        self.requested, self.received = True, signal.Signals(number)
-
-
 def save(training: Training) -> None:
     """Write a checkpoint (the first process does it)."""
+    settle(training)
     content = {
         "about": training.about,
         "progress": asdict(training.progress),
@@ -235,15 +262,15 @@ def restore(training: Training, content: StateDict) -> None:
         checkpoint.cut_log(training.folder, training.progress.log_bytes)
 
 
-def _check(training: Training, loss: float, norm: float) -> None:
-    """Raise `Diverged`, before the weights have moved, if loss or gradient make no sense."""
+def _check(training: Training, step: int, loss: float, norm: float) -> None:
+    """Raise `Diverged` (on a CPU before the weights have moved) if loss or gradient make no sense."""
     if math.isfinite(loss) and math.isfinite(norm) and loss < training.loss_limit:
         return
     progress, config, folder = training.progress, training.config, training.folder
     advice = f"try train.lr below {config.lr:g}{'' if config.clip else ' or train.clip 0.25'}"
     last = "the last checkpoint is kept" if (folder / checkpoint.NAME).exists() else "nothing was saved yet"
     raise Diverged(
-        f"step {progress.step + 1} (epoch {progress.epoch + 1}): loss {loss:.4g}, gradient norm {norm:.4g}: training "
+        f"step {step} (epoch {progress.epoch + 1}): loss {loss:.4g}, gradient norm {norm:.4g}: training "
         f"has diverged; {last} ({folder}); {advice}"
     )
 

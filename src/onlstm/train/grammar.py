@@ -75,14 +75,15 @@ class GrammarTraining(fit.Training):
         self.model.train()
         total, _ = self.model(ids, scores, narrow=self._narrow)
         words = ids.numel()
-        loss = -total.item() / words
         progress.cursor += 1
-        progress.loss_sum += loss
         return fit.Batch(
             objective=-total / len(batch),
-            loss=loss,
-            numbers={"mean_loss": progress.loss_sum / progress.cursor, "tilt": tilt},
+            figures=[-total.detach().double() / words],
+            numbers={"tilt": tilt},
         )
+
+    def means(self) -> dict[str, float]:
+        return {"mean_loss": self.progress.loss_sum / self.progress.cursor}
 
     def end_epoch(self) -> dict[str, float]:
         progress = self.progress

@@ -8,7 +8,7 @@ import random
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -53,7 +53,13 @@ class LanguageModelTraining(fit.Training):
         seed: int = 0,
         world: World = World(),  # noqa: B008  (frozen)
         about: StateDict | None = None,
+        masks: Literal["device", "cpu"] = "device",
     ) -> None:
+        """Prepare the training, on the model's device.
+
+        Args:
+            masks: where dropout masks are drawn; on the CPU they are the same for every device, to compare runs.
+        """
         super().__init__(model, config, folder, Progress())
         self.world, self.about = world, about or {}
         for text, ids, batch in (
@@ -78,30 +84,34 @@ class LanguageModelTraining(fit.Training):
         )
         self._state: States | None = None
         self._lengths = random.Random(seed)
-        self._generator = torch.Generator().manual_seed(seed)
+        self._seed, on_cpu = seed, masks == "cpu" or self.device.type == "mps"  # which draws no 64-bit numbers
+        self._generator = torch.Generator("cpu" if on_cpu else self.device).manual_seed(seed)
         self._masks = Masks(self._generator, config.batch_size, self._own.start)
 
     def forward(self) -> fit.Batch:
         config, progress = self.config, self.progress
         length = self._draw_length()
-        ids, words = window(self._text, progress.cursor, length)
+        ids, words = window(self._text, progress.cursor, length, self.device)
         self.model.train()
         out = self.model.loss(ids, words, self._state, self._masks)
         self._state = detached(out.state)
-        loss = self.world.mean(out.nll)
         progress.cursor += len(ids)
-        progress.loss_sum += loss * len(ids)
         progress.length_sum += len(ids)
         objective = out.nll + config.alpha * out.activation + config.beta * out.slowness
         return fit.Batch(
             objective=objective if out.auxiliary is None else objective + out.auxiliary,
-            loss=loss,
+            figures=[self.world.mean(out.nll)],
+            weight=len(ids),
             lr_scale=length / config.bptt if config.vary_bptt else 1,
-            numbers={
-                "mean_loss": progress.loss_sum / progress.length_sum,
-                "words": progress.length_sum * config.batch_size,
-            },
+            numbers={"words": progress.length_sum * config.batch_size},
         )
+
+    @property
+    def size(self) -> str:
+        return f"{super().size}, train.bptt {self.config.bptt}"
+
+    def means(self) -> dict[str, float]:
+        return {"mean_loss": self.progress.loss_sum / self.progress.length_sum}
 
     def _draw_length(self) -> int:
         if not self.config.vary_bptt:
@@ -163,13 +173,19 @@ class LanguageModelTraining(fit.Training):
             "state": self._state and [tuple(self.world.gather(part) for part in layer) for layer in self._state],
             "lengths": self._lengths.getstate(),
             "generator": self._generator.get_state(),
+            "generator_device": self._generator.device.type,
         }
 
     def load_state(self, content: StateDict) -> None:
         if content["averages"] is not None:
             self._make_averages().load_state_dict(content["averages"])
         state = content["state"]
-        self._state = state and tuple(tuple(part[:, self._own].contiguous() for part in layer) for layer in state)
+        self._state = state and tuple(
+            tuple(part[:, self._own].to(self.device, copy=True) for part in layer) for layer in state
+        )
         version, words, gauss = content["lengths"]
         self._lengths.setstate((version, tuple(words), gauss))
-        self._generator.set_state(content["generator"])
+        if content.get("generator_device", "cpu") == self._generator.device.type:
+            self._generator.set_state(content["generator"])
+        else:  # another kind of device draws other numbers in any case
+            self._generator.manual_seed(self._seed + self.progress.step)

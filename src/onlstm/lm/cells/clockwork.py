@@ -18,9 +18,9 @@ from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 
 
-def periods(clocks: int, size: int) -> Tensor:
-    """Return the period of every neuron, (H,)."""
-    return (2 ** torch.arange(clocks)).repeat_interleave(size // clocks)
+def periods(clocks: int, size: int, like: Tensor) -> Tensor:
+    """Return the period of every neuron, (H,), of the device and type of `like`."""
+    return (2 ** torch.arange(clocks, device=like.device)).repeat_interleave(size // clocks).to(like.dtype)
 
 
 def step(x: Tensor, state: LayerState, w_hh: Tensor, period: Tensor, drop: Drop) -> Step:
@@ -43,8 +43,8 @@ class Clockwork(Recurrent):
         return like.new_zeros(1, batch, self.hidden_size), like.new_zeros(1, batch, 1)
 
     def dropped(self, masks: Masks) -> Tensor:
-        period = periods(self.clocks, self.hidden_size).to(self.weight_hh.device)
+        period = periods(self.clocks, self.hidden_size, self.weight_hh)
         return super().dropped(masks) * (period >= period[:, None])  # (3)
 
     def step(self, x: Tensor, state: LayerState, w_hh: Tensor, drop: Drop) -> Step:
-        return step(x, state, w_hh, periods(self.clocks, self.hidden_size).to(x), drop)
+        return step(x, state, w_hh, periods(self.clocks, self.hidden_size, x), drop)

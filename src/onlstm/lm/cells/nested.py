@@ -42,9 +42,7 @@ class Nested(Variational):
         drop = super().state_dropout(x, masks)
         if not self.training:
             return drop
-        columns = x.shape[1]
-        chances = torch.rand(masks.batch or columns, generator=masks.generator, device=x.device, dtype=x.dtype)
-        mask = nested_mask(chances[masks.first : masks.first + columns], self.mean, self.hidden_size)
+        mask = nested_mask(masks.chances(x), self.mean, self.hidden_size)
         return lambda h: drop(h) * mask
 
     def step(self, x: Tensor, state: LayerState, w_hh: Tensor, drop: Drop) -> Step:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from onlstm import files, recipe
+from onlstm.device import find
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
@@ -85,6 +86,7 @@ class _Job:
     """Training ends after this time, done or not."""
     folder: Path
     """For the model and log.jsonl."""
+    device: str = "auto"
 
 
 def run(
@@ -93,6 +95,7 @@ def run(
     seed: int = 0,
     minutes: float = MINUTES,
     out: Path = Path("demo"),
+    device: str = "auto",
     say: Callable[[str], None] = lambda line: None,
     listeners: Sequence[fit.Listener] = (),
 ) -> Demo:
@@ -103,16 +106,18 @@ def run(
         seed: of sentences, weights and dropout.
         minutes: of training, at most.
         out: the folder for the report and the model.
+        device: where both models train, see `onlstm.device.find`.
     """
     if not 0 < minutes < 1e6:
         raise UserError(f"minutes {minutes:g}: a number above 0 is needed")
+    find(device)  # is it there?
     settings, rules = _settings(seed), Grammar.load(grammar)
     share = min(1.0, PASSES * minutes / MINUTES)  # of the text, if there is no time for a pass over all
     corpus = Corpus.of_grammar(rules, seed, max(2000, int(20_000 * share)))
     files.make_folder(out)
     say(f"{len(corpus.train):,} sentences, {len(rules.words)} words, no trees; {len(corpus.test)} others to parse.")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
-        job = _planned(_job(rules, corpus, settings, Path(work) / "onlstm"), minutes)
+        job = _planned(replace(_job(rules, corpus, settings, Path(work) / "onlstm"), device=device), minutes)
         other = replace(job, model=replace(job.model, rnn="lstm"), folder=Path(work) / "lstm")
         say(f"ON-LSTM and LSTM, {job.model.num_layers} layers of {job.model.hidden_size}, a process each.")
         beside = _spawn(_train_beside, (other,), join=False, daemon=True)
@@ -126,7 +131,7 @@ def run(
         finally:
             for process in beside.processes:
                 process.kill()
-        lstm = LanguageModel.load(other.folder)
+        lstm = LanguageModel.load(other.folder, device=device)
         curves = {"ON-LSTM": _losses(job.folder), "LSTM": _losses(other.folder)}
     model = training.model.eval()
     model.save(out / "model")
@@ -167,6 +172,7 @@ def _planned(job: _Job, minutes: float) -> _Job:
     for _ in range(5):
         trial.progress.cursor = 0
         fit.step(trial)
+    fit.settle(trial)  # a GPU may be behind
     speed = 5 * job.train.batch_size * job.train.bptt / (time.perf_counter() - started)
     passes = max(1.0, PASSES * minutes / MINUTES)
     tokens = int(min(passes * len(job.text), 0.8 * speed * 60 * minutes))
@@ -180,7 +186,7 @@ def _planned(job: _Job, minutes: float) -> _Job:
 def _training(job: _Job) -> LanguageModelTraining:
     job.folder.mkdir(parents=True)
     torch.manual_seed(job.seed)
-    model = LanguageModel(job.model, Tokenizer.of_words(job.words))
+    model = LanguageModel(job.model, Tokenizer.of_words(job.words)).to(find(job.device))
     return LanguageModelTraining(model, job.text, job.valid, job.train, job.folder, seed=job.seed)
 
 

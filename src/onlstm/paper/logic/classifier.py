@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from onlstm import memory
+from onlstm.device import moved
 from onlstm.paper.logic import encoders
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Dropout
+from onlstm.paper.logic.embedded import CPU, Dropout, Encoder
 from onlstm.paper.logic.formulas import RELATIONS, VOCABULARY, Pair
 
 _AT_ONCE = 512
@@ -26,7 +27,7 @@ class Batch(NamedTuple):
     """Some pairs, as `Classifier` reads them."""
 
     formulas: list[Tensor]
-    """Distinct, longest first; each the places of its tokens in the vocabulary."""
+    """Distinct, longest first; each the places of its tokens in the vocabulary, on the CPU."""
     sides: Tensor
     """(2, B): where the left and right formulas of the pairs stand among them."""
     labels: Tensor
@@ -69,13 +70,13 @@ class Problems:
         """Return the tokens of the longer side of each pair."""
         return np.asarray(self.lengths[self.sides].max(0))
 
-    def batch(self, rows: np.ndarray) -> Batch:
-        """Return the pairs in these rows."""
+    def batch(self, rows: np.ndarray, device: torch.device = CPU) -> Batch:
+        """Return the pairs in these rows, for a classifier on this device."""
         distinct, inverse = np.unique(self.sides[:, rows], return_inverse=True)
         order = np.argsort(-self.lengths[distinct], kind="stable")
         sides = np.argsort(order)[inverse.reshape(2, -1)]
         formulas = [self.formulas[k] for k in distinct[order]]
-        return Batch(formulas, torch.from_numpy(sides), torch.from_numpy(self.labels[rows]))
+        return Batch(formulas, *(moved(torch.from_numpy(each), device) for each in (sides, self.labels[rows])))
 
 
 class Classifier(nn.Module):
@@ -97,24 +98,32 @@ class Classifier(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the logits (B, 7)."""
-        states = self.encoder(batch.formulas)
+        formulas = batch.formulas
+        if not isinstance(self.encoder, Encoder):  # ours arrange them first, and move the result
+            formulas = [moved(ids, self.device) for ids in formulas]
+        states = self.encoder(formulas)
         h_1, h_2 = (states.index_select(0, side) for side in batch.sides)
         logits: Tensor = self.head(torch.cat([h_1, h_2, h_1 * h_2, (h_1 - h_2).abs()], -1))
         return logits
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.parameters()).device
 
     @torch.no_grad()
     def logits(self, problems: Problems) -> Tensor:
         """Return the logits (N, 7) of all pairs, in order, without dropout; pairs of like length are done together."""
         training = self.training
         self.eval()
-        logits = torch.empty(len(problems), len(RELATIONS), dtype=next(self.parameters()).dtype)
+        logits = next(self.parameters()).new_empty(len(problems), len(RELATIONS))
         order = np.argsort(problems.longest(), kind="stable")
         for first in range(0, len(order), _AT_ONCE):
             rows = order[first : first + _AT_ONCE]
-            logits[torch.from_numpy(rows)] = self(problems.batch(rows))
+            logits[moved(torch.from_numpy(rows), self.device)] = self(problems.batch(rows, self.device))
         self.train(training)
         return logits
 
     def right(self, problems: Problems) -> np.ndarray:
         """Return of each pair whether its relation is found."""
-        return np.asarray(self.logits(problems).argmax(-1).numpy() == problems.labels)
+        return np.asarray(self.logits(problems).argmax(-1).cpu().numpy() == problems.labels)

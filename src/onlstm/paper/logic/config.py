@@ -143,6 +143,8 @@ class Request(Options):
     """Names of options: their settings count although they have their default."""
     command: str = ""
     """As the user typed it, for result.json."""
+    device: str = "auto"
+    """Where to train, see `onlstm.device.find`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

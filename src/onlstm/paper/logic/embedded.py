@@ -5,6 +5,8 @@ from torch import Tensor, nn
 
 from onlstm.paper.logic.config import ModelConfig
 
+CPU = torch.device("cpu")
+
 
 class Dropout(nn.Dropout):
     """`nn.Dropout`, whose mask is drawn in half the time."""
@@ -14,7 +16,7 @@ class Dropout(nn.Dropout):
 
 
 class Encoder(nn.Module):
-    """The embeddings of the tokens, and dropout."""
+    """The embeddings of the tokens, and dropout. Formulas come on the CPU, wherever the encoder is."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -22,3 +24,8 @@ class Encoder(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         self.dropout = Dropout(config.dropout)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.embedding.weight.device

@@ -1,8 +1,9 @@
 """From formulas to vectors: the recurrent encoders of the paper, a Tree-LSTM along the brackets, and your own.
 
 An encoder is a module with an attribute `size` (D) whose `forward` takes distinct formulas, longest first, each a
-tensor of places in `VOCABULARY`, and returns their vectors (B, D). Name the class or function that makes one from a
-`ModelConfig` to add it to the table: `onlstm logic --encoder onlstm mine:MeanOfWords`, with mine.py
+tensor of places in `VOCABULARY` on the module's device, and returns their vectors (B, D). Name the class or function
+that makes one from a `ModelConfig` to add it to the table: `onlstm logic --encoder onlstm mine:MeanOfWords`, with
+mine.py
 
     class MeanOfWords(torch.nn.Module):
         def __init__(self, config):
@@ -26,11 +27,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from onlstm.device import moved
 from onlstm.errors import UserError, nearest
 from onlstm.kernels import ops
 from onlstm.layer import ONLSTM
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Encoder
+from onlstm.paper.logic.embedded import CPU, Encoder
 from onlstm.paper.logic.formulas import VOCABULARY
 from onlstm.paper.logic.gumbel_tree import GumbelTreeLSTM
 from onlstm.paper.logic.ordered_memory import OrderedMemory
@@ -63,7 +65,7 @@ class Recurrent(Encoder):
             raise UserError(f"model.chunk_size: {error}") from None
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
-        parts, places = _parts(formulas)
+        parts, places = _parts(formulas, self.device)
         words = self.dropout(self.embedding(torch.cat([part.tokens for part in parts])))
         layers = list(self._layers())
         zero = words.new_zeros(1, self.size)
@@ -109,8 +111,11 @@ class _Part(NamedTuple):
     """The prefix in the previous part that each continues."""
 
 
-def _parts(formulas: Sequence[Tensor]) -> tuple[list[_Part], Tensor]:
-    """Return formulas, longest first, in parts, and the place of each one's end among those of all parts."""
+def _parts(formulas: Sequence[Tensor], device: torch.device = CPU) -> tuple[list[_Part], Tensor]:
+    """Return formulas, longest first, in parts, and the place of each one's end among those of all parts.
+
+    They are on the device, but for the sizes of steps.
+    """
     lengths = np.array([len(ids) for ids in formulas])
     longest, done, ended = int(lengths[0]), 0, 0
     grid = np.zeros((longest, len(lengths)), np.int64)  # tokens from 1, by time; 0 behind the end
@@ -128,10 +133,11 @@ def _parts(formulas: Sequence[Tensor]) -> tuple[list[_Part], Tensor]:
             first, row = first[order], order.argsort()[row]
         there = steps[:, first] > 0
         tokens = steps[:, first][there] - 1
-        parts.append(_Part(*map(torch.from_numpy, (tokens, there.sum(1), parents[first]))))
+        rows, sizes, before = map(torch.from_numpy, (tokens, there.sum(1), parents[first]))
+        parts.append(_Part(moved(rows, device), sizes, moved(before, device)))
         places[:alive] = ended + row
         done, ended = cut, ended + len(first)
-    return parts, torch.from_numpy(places)
+    return parts, moved(torch.from_numpy(places), device)
 
 
 class TreeLSTM(Encoder):
@@ -148,7 +154,7 @@ class TreeLSTM(Encoder):
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
         levels, roots = _levels(formulas)
-        tokens = torch.tensor([token for level in levels for token, _ in level.leaves])
+        tokens = torch.tensor([token for level in levels for token, _ in level.leaves], device=self.device)
         i, o, u = self.leaf(self.dropout(self.embedding(tokens))).chunk(3, -1)
         c = i.sigmoid() * u.tanh()
         sizes = [len(level.leaves) for level in levels]
@@ -156,10 +162,10 @@ class TreeLSTM(Encoder):
         halves = self.compose.weight.chunk(2, -1)
         h, c = leaves[-1]
         for level, below, (h_leaf, c_leaf) in zip(levels[-2::-1], levels[:0:-1], leaves[-2::-1], strict=True):
-            children = [below.places(side) for side in zip(*level.inner, strict=True)]
+            children = [below.places(side, self.device) for side in zip(*level.inner, strict=True)]
             h, c = self._parents(h, c, children, halves)
             h, c = torch.cat([h, h_leaf]), torch.cat([c, c_leaf])
-        return torch.index_select(h, 0, levels[0].places(roots))
+        return torch.index_select(h, 0, levels[0].places(roots, self.device))
 
     def _parents(
         self, h: Tensor, c: Tensor, children: Sequence[Tensor], halves: Sequence[Tensor]
@@ -184,9 +190,9 @@ class _Level:
         self.leaves: dict[tuple[int, int], int] = {}
         """By token and its number among the equal ones of its formula: within one, dropouts differ."""
 
-    def places(self, numbers: Iterable[int]) -> Tensor:
+    def places(self, numbers: Iterable[int], device: torch.device) -> Tensor:
         """Return where nodes stand when the leaves are behind the others."""
-        return torch.tensor([k if k >= 0 else len(self.inner) + ~k for k in numbers])
+        return torch.tensor([k if k >= 0 else len(self.inner) + ~k for k in numbers], device=device)
 
 
 def _levels(formulas: Sequence[Tensor]) -> tuple[list[_Level], list[int]]:

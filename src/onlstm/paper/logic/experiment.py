@@ -18,14 +18,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from onlstm import __version__, files
+from onlstm.device import find
 from onlstm.errors import UserError
 from onlstm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
 from onlstm.paper import results
 from onlstm.paper.logic import formulas, induced
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
-from onlstm.paper.logic.content import MAJORITY, Evaluation, Experiment, Induced, OtherRow, Prediction, Row, Tested
+from onlstm.paper.logic.content import MAJORITY, Experiment, Induced, Row, Tested
 from onlstm.paper.logic.data import Data
+from onlstm.paper.logic.embedded import CPU
 from onlstm.paper.logic.encoders import check_trust
 from onlstm.paper.logic.formulas import Say
 from onlstm.paper.logic.training import ClassifierTraining
@@ -91,7 +93,7 @@ def jobs(run: Path, encoders: Sequence[str] = ()) -> dict[Path, Job]:
     return chosen
 
 
-def load_model(folder: Path) -> Classifier:
+def load_model(folder: Path, device: torch.device = CPU) -> Classifier:
     """Return the classifier of a job with its best weights, in evaluation mode."""
     path, config = folder / WEIGHTS, Job.read(folder).model
     try:
@@ -106,7 +108,7 @@ def load_model(folder: Path) -> Classifier:
         ) from None
     except (SafetensorError, OSError, RuntimeError, StopIteration) as error:
         raise UserError(f"{path}: damaged, or does not fit {CONFIG} ({str(error).splitlines()[0]})") from None
-    return model.eval()
+    return model.to(device).eval()
 
 
 def result(folder: Path) -> Row | None:
@@ -124,7 +126,7 @@ def run(
 
     `listeners` makes those of one job from its number, from 1, and that of all.
     """
-    wanted = _wanted(request)
+    device, wanted = find(request.device), _wanted(request)
     source = next((job.source for job in wanted.values()), request.source)
     data = Data.load(source, say)
     say(f"{len(data.train):,} pairs to train on, {len(data.valid):,} for validation, {len(data.test):,} to test on.")
@@ -136,7 +138,7 @@ def run(
             say(f"{name}: already finished")
             continue
         say(f"{name} ({number} of {len(wanted)})")
-        if received := _train(folder, job, data, test, request.resume, say, listeners(number, len(wanted))):
+        if received := _train(folder, job, data, test, request.resume, device, say, listeners(number, len(wanted))):
             return received
     files.make_folder(request.out)  # if the majority alone was asked for
     rows: dict[str, list[Row]] = {name: [] for name in ENCODERS}
@@ -186,7 +188,14 @@ def _differences(settings: object, others: object) -> dict[str, Any]:
 
 
 def _train(
-    folder: Path, job: Job, data: Data, test: Problems, resume: bool, say: Say, listeners: Sequence[Listener]
+    folder: Path,
+    job: Job,
+    data: Data,
+    test: Problems,
+    resume: bool,
+    device: torch.device,
+    say: Say,
+    listeners: Sequence[Listener],
 ) -> signal.Signals | None:
     """Train a job, test its best weights and write its result; return the signal that ended it early."""
     with checkpoint.lock(folder), fit.Stop() as stop:
@@ -196,7 +205,7 @@ def _train(
             raise UserError(f"{folder}: there is a run already: continue it with --resume, or name another --out")
         torch.manual_seed(job.seed)
         problems = Problems.of(data.train), Problems.of(data.valid)
-        training = ClassifierTraining(Classifier(job.model), *problems, job.train, folder, seed=job.seed)
+        training = ClassifierTraining(Classifier(job.model).to(device), *problems, job.train, folder, seed=job.seed)
         training.about = {"digest": data.digest()}
         if begun:
             content = checkpoint.load(folder)
@@ -211,7 +220,7 @@ def _train(
             again = shlex.join(["onlstm", "logic", "--resume", "--out", str(folder.parent)])
             say(f"Stopped at {training.where} of {folder.name}; saved: continue with {again}")
             return stop.received
-        progress, model = training.progress, load_model(folder)
+        progress, model = training.progress, load_model(folder, device)
         row = Row(
             seed=job.seed,
             epochs=progress.epoch,
@@ -248,52 +257,3 @@ def _save(
     about["seconds"] = sum(row.seconds for encoder in rows.values() for row in encoder)
     results.save(folder / "result.json", content=experiment.plain(), **about)
     return experiment
-
-
-def evaluate(
-    run: Path, paths: Sequence[Path], encoders: Sequence[str] = (), say: Say = lambda line: None
-) -> Evaluation:
-    """Return how the classifiers of a run do on other files of pairs."""
-    read = [pair for path in paths for file in formulas.read(path).values() for pair in file]
-    if not read:
-        raise UserError(f"{', '.join(map(str, paths))}: no pairs to test")
-    rows: dict[str, list[OtherRow]] = {}
-    known, names = None, dict[str, str]()
-    chosen = jobs(run, encoders)
-    check_trust(run, [job.model.encoder for job in chosen.values()], encoders)
-    for folder, job in chosen.items():
-        if job.known != known:  # the first, or trained on other files
-            known = job.known
-            pairs, names = formulas.rename(read, say, known)
-            problems, texts = Problems.of(pairs), induced.sample(pairs)
-        model = load_model(folder)
-        right, trees = model.right(problems), induced.of_encoder(model.encoder, texts)
-        tested = Tested.of(problems.operators, right, range(13))
-        row = OtherRow(seed=job.seed, run=folder.name, accuracy=100 * float(right.mean()), trees=trees, **tested)
-        rows.setdefault(job.model.encoder, []).append(row)
-    wrong = sum(pair.truth != pair.relation for pair in pairs)
-    about: Any = {"files": list(map(str, paths)), "renamed": names, "wrong_labels": wrong}
-    return Evaluation(**about, encoders=rows, trees=induced.without_encoder(texts))
-
-
-def predict(run: Path, left: str, right: str, encoders: Sequence[str] = (), say: Say = lambda line: None) -> Prediction:
-    """Return the relation of two formulas that the best classifier of a run (by validation) predicts."""
-    asked = formulas.Pair.checked("#", left, right)
-    chosen = jobs(run, encoders)
-    check_trust(run, [job.model.encoder for job in chosen.values()], encoders)
-    rows = {folder: result(folder) for folder in chosen}
-    folder = max(rows, key=lambda folder: row.valid if (row := rows[folder]) else -1.0)
-    (pair,), names = formulas.rename([asked], say, chosen[folder].known)
-    shares = load_model(folder).logits(Problems.of([pair]))[0].double().softmax(-1).tolist()
-    probabilities = dict(zip(formulas.RELATIONS, shares, strict=True))
-    best, truth = max(probabilities, key=probabilities.__getitem__), pair.truth
-    return Prediction(
-        relation=best,
-        name=formulas.NAMES[best],
-        probability=probabilities[best],
-        truth=truth,
-        truth_name=formulas.NAMES[truth],
-        probabilities=probabilities,
-        renamed=names,
-        run=str(folder),
-    )

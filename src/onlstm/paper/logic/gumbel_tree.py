@@ -64,14 +64,15 @@ class GumbelTreeLSTM(Encoder):
         """Return the vectors (B, D) of formulas, longest first, and in each step the places of the parents chosen."""
         lengths = torch.tensor([len(ids) for ids in formulas])
         tokens = pad_sequence(list(formulas), batch_first=True)
-        h, c = self.leaf(self.dropout(self.embedding(tokens))).chunk(2, -1)
+        h, c = self.leaf(self.dropout(self.embedding(tokens.to(self.device)))).chunk(2, -1)
         ended, places = [], []
         for step in range(1, tokens.shape[1]):
             rows = int((lengths > step).sum())
             ended.append(h[rows:, 0])
             h, c = h[:rows], c[:rows]
             h_p, c_p = self.parents(h, c)
-            y = self.choice(h_p, torch.arange(h_p.shape[1]) < (lengths[:rows] - step)[:, None])
+            there = torch.arange(h_p.shape[1]) < (lengths[:rows] - step)[:, None]
+            y = self.choice(h_p, there.to(self.device))
             places.append(y.argmax(-1))
             upto = y.cumsum(-1)
             m_l, m_p, m_r = (mask[..., None] for mask in (1 - upto, y, upto - y))

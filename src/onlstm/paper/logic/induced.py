@@ -91,7 +91,9 @@ def of_encoder(encoder: nn.Module, texts: Sequence[str]) -> list[Induced]:
         return []
     layers: list[list[list[float]]] = [[] for _ in range(encoder.rnn.num_layers)]
     for batch in batches:
-        grid = encoder.rnn.scan(pack_sequence([encoder.embedding(row) for row in batch])).distances.forget
+        grid = encoder.rnn.scan(
+            pack_sequence([encoder.embedding(row.to(encoder.device)) for row in batch])
+        ).distances.forget
         for layer, rows in zip(layers, grid.tolist(), strict=True):
             layer += [[step[k] for step in rows[: len(row)]] for k, row in enumerate(batch)]
     return [

@@ -102,7 +102,7 @@ class OrderedMemory(Encoder):
         N = self.slots if self.training else 2 * self.slots
         alive = [sum(len(ids) > t for ids in formulas) for t in range(len(formulas[0]))]
         tokens = torch.cat([torch.stack([ids[t] for ids in formulas[:rows]]) for t, rows in enumerate(alive)])
-        x = self.norm(self.project(self.dropout(self.embedding(tokens)))).split(alive)
+        x = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device))))).split(alive)
         empty = x[0].new_zeros(alive[0], 0, self.size)
         memory, top = Memory(empty, empty, empty[..., 0]), x[0]
         steps, ended = [memory.p], []

@@ -59,23 +59,30 @@ class ClassifierTraining(fit.Training):
 
     def forward(self) -> fit.Batch:
         progress, rows = self.progress, self._order[self.progress.cursor]
-        batch = self._train.batch(rows)
+        batch = self._train.batch(rows, self.device)
         if self.config.rename:
             batch = batch._replace(formulas=self._renamed(batch.formulas))
         self.model.train()
         logits = self.model(batch)
         objective = F.cross_entropy(logits, batch.labels)
-        loss = objective.item()
         progress.cursor += 1
         progress.pairs += len(rows)
         progress.words += int(self._train.lengths[self._train.sides[:, rows]].sum())
-        progress.loss_sum += loss * len(rows)
-        progress.right += int((logits.argmax(-1) == batch.labels).sum())
-        return fit.Batch(objective=objective, loss=loss, numbers=self._means() | {"words": progress.words})
+        right = (logits.argmax(-1) == batch.labels).sum()
+        return fit.Batch(
+            objective=objective,
+            figures=[objective.detach(), right],
+            weight=len(rows),
+            numbers={"words": progress.words},
+        )
+
+    def count(self, weight: int, loss: float, *more: float) -> None:
+        super().count(weight, loss)
+        self.progress.right += int(more[0])
 
     def end_epoch(self) -> dict[str, float]:
         accuracy = 100 * float(self.model.right(self._valid).mean())
-        progress, numbers = self.progress, self._means()
+        progress, numbers = self.progress, self.means()
         progress.pairs, progress.words, progress.loss_sum, progress.right = 0, 0, 0.0, 0
         self._react(accuracy)
         self._order = self._batches()
@@ -112,14 +119,22 @@ class ClassifierTraining(fit.Training):
         table[: len(VARIABLES)] = torch.from_numpy(rng.permutation(len(VARIABLES)))
         return [table[ids] for ids in formulas]
 
-    def _means(self) -> dict[str, float]:
+    def means(self) -> dict[str, float]:
         progress = self.progress
         accuracy = 100 * progress.right / progress.pairs
         return {"train_loss": progress.loss_sum / progress.pairs, "train_accuracy": accuracy}
 
     def state(self) -> StateDict:
-        return {"random": torch.get_rng_state()}
+        on_gpu = self.device.type == "cuda"
+        return {
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if on_gpu else None,
+        }
 
     def load_state(self, content: StateDict) -> None:
         torch.set_rng_state(content["random"])
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed_all(self._seed + self.progress.step)  # for a run that comes from another device
+            if (state := content.get("random_cuda")) is not None:
+                torch.cuda.set_rng_state(state, self.device)
         self._order = self._batches()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from onlstm import files
+from onlstm.device import check_grammar
 from onlstm.errors import UserError, one_of
 from onlstm.lm.model import LanguageModel
 from onlstm.paper import results
@@ -35,8 +36,10 @@ def run(request: Request, watch: Watch = Watch()) -> Evaluation:  # noqa: B008  
     request = replace(request, rule=_rules(request, watch), decoder=tuple(dict.fromkeys(request.decoder)))
     started = time.perf_counter()
     models = [System.load(request, path) for path in request.runs]
-    if (request.layers or request.gates) and all(model.system == "grammar" for model in models):
-        raise UserError(f"--layers and --gates: {request.runs[0]} is a grammar, which has neither")
+    if models and all(model.system == "grammar" for model in models):
+        if request.layers or request.gates:
+            raise UserError(f"--layers and --gates: {request.runs[0]} is a grammar, which has neither")
+        check_grammar(request.device, request.runs[0])
     _check_decoders(request, models)
     bank = _read(request)
     for warning in bank.warnings:

@@ -59,3 +59,5 @@ class Request(Options):
     treebank: Path
     command: str = ""
     """As the user typed it, for the result file."""
+    device: str = "auto"
+    """Where language models run, see `onlstm.device.find`."""

@@ -141,7 +141,7 @@ def untrained(model: LanguageModel, seed: int = 0) -> LanguageModel:
     """Return a model of the same shape with random weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return LanguageModel(model.config, model.tokenizer).eval()
+        return LanguageModel(model.config, model.tokenizer).to(model.device).eval()
 
 
 def rows(

@@ -37,7 +37,7 @@ class System(NamedTuple):
     def load(cls, request: Request, path: Path) -> "System":
         """Return the language model or the grammar of a run."""
         if kind_of(path) == "model":
-            return cls.of(request, LanguageModel.load(path), path)
+            return cls.of(request, LanguageModel.load(path, device=request.device), path)
         grammar = Grammar.load(path)
         asked: list[GrammarDecoder] = [name for name in request.decoder if name == "mbr" or name == "viterbi"]
         return cls(path, [Parser(grammar, decoder=decoder, labels=True) for decoder in asked or ["mbr"]], [])

@@ -92,9 +92,10 @@ def run(
     prepare: Callable[[list[LanguageModel]], Task[Content]],
     scores: Path | None = None,
     on_progress: Progress = lambda done, total: None,
+    device: str = "auto",
 ) -> Content:
     """Return what one run makes of a task, or two and how surely they differ; write `scores`, if that is a file."""
-    models = [LanguageModel.load(path) for path in runs]
+    models = [LanguageModel.load(path, device=device) for path in runs]
     task = prepare(models)
     scored: list[Scored] = []
 
