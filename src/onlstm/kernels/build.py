@@ -45,6 +45,11 @@ def load(kernel: str = "cpu") -> bool:
         return _loaded[kernel]
 
 
+def has_bfloat16(kernel: str = "cpu") -> bool:
+    """Return whether the C++ kernel can multiply in bfloat16 here, twice as fast."""
+    return load(kernel) and getattr(torch.ops, f"onlstm_{kernel}").has_bfloat16()
+
+
 def _load_library(kernel: str) -> None:
     source, command, folders = FOLDER / f"{kernel}.cpp", _compiler_command(), _cache_folders()
     name = f"{kernel}-{_key(source, command)}.so"

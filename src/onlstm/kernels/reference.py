@@ -33,12 +33,15 @@ def forward(
     reverse: bool,
     save: bool,
     wants_d_state: bool,
+    *,
+    narrow: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return h (N, D), h_n, c_n (B, D), the distances d_f, d_i (N), and saved gates (N, G) and c_prev (N, D).
 
     Without `save` the last two are empty. `wants_d_state` (h0 or c0 will get a gradient) is for the C++ kernel: if
-    nobody asks for that, it may leave out a dead last chunk.
+    nobody asks for that, it may leave out a dead last chunk. `narrow` rounds the factors of products to bfloat16.
     """
+    x, w_ih, w_hh = (_rounded(factor, narrow) for factor in (x, w_ih, w_hh))
     x_gates = F.linear(x, w_ih, bias)
     (N, G), (B, D) = x_gates.shape, c0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
@@ -47,7 +50,7 @@ def forward(
     gates, c_prev = x_gates.new_empty(N if save else 0, G), x_gates.new_empty(N if save else 0, D)
     for t in steps(N, B, batch_sizes, reverse):
         b = t.stop - t.start
-        logits = (x_gates[t] + h_n[:b] @ w_hh.T).split((K, K, D, D, D, D), -1)
+        logits = (x_gates[t] + _rounded(h_n[:b], narrow) @ w_hh.T).split((K, K, D, D, D, D), -1)
         p_i, p_f = logits[0].softmax(-1), logits[1].softmax(-1)
         o, g, i, f = logits[2].sigmoid(), logits[3].tanh(), logits[4].sigmoid(), logits[5].sigmoid()
         if save:
@@ -81,6 +84,8 @@ def backward(
     reverse: bool,
     wants_d_x: bool,
     wants_d_state: bool,
+    *,
+    narrow: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of x (empty if not wanted), w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero)."""
     (N, G), (B, D) = gates.shape, h0.shape
@@ -88,7 +93,8 @@ def backward(
     d_h0, d_c0 = (
         h0.new_zeros(h0.shape) if d is None else d.clone(memory_format=torch.contiguous_format) for d in (d_hn, d_cn)
     )
-    d_gates = gates.new_empty(gates.shape)
+    d_gates, d_bias = gates.new_empty(gates.shape), gates.new_zeros(G)
+    x, w_ih, w_hh = (_rounded(factor, narrow) for factor in (x, w_ih, w_hh))
     order = list(steps(N, B, batch_sizes, reverse))
     for t in reversed(order):
         b = t.stop - t.start
@@ -111,7 +117,7 @@ def backward(
             d_f_m = d_f_m - d_df[t, None] / M
         if d_di is not None:
             d_i_m = d_i_m + d_di[t, None] / M
-        d_gates[t] = torch.cat(
+        d_logits = torch.cat(
             (
                 _cumax_backward(p_i, -d_i_m),
                 _cumax_backward(p_f, d_f_m),
@@ -122,9 +128,16 @@ def backward(
             ),
             -1,
         )
+        d_bias += d_logits.sum(0)
+        d_gates[t] = _rounded(d_logits, narrow)
         d_h0[:b] = d_gates[t] @ w_hh
     d_x = d_gates @ w_ih if wants_d_x else x.new_empty(0, x.shape[1])
-    return d_x, d_gates.T @ x, d_gates.T @ _h_prev(h, h0, order), d_gates.sum(0), d_h0, d_c0
+    h_prev = _rounded(_h_prev(h, h0, order), narrow)
+    return d_x, d_gates.T @ x, d_gates.T @ h_prev, d_bias, d_h0, d_c0
+
+
+def _rounded(factor: Tensor, narrow: bool) -> Tensor:
+    return factor.bfloat16().to(factor.dtype) if narrow else factor
 
 
 def _cumulative(p: Tensor, M: int) -> Tensor:
