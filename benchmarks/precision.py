@@ -1,7 +1,7 @@
 """Training in bfloat16 against float32: the recurrent stack and the whole language model, interleaved in one run.
 
-Beside them `nn.LSTM` in float32 and under autocast. Prints ratios beside their targets and writes results/precision.json;
-a ratio is the median over neighbouring passes, milliseconds the fastest pass.
+Beside them `nn.LSTM` in float32 and under autocast. Prints ratios beside their targets and writes
+results/precision.json; a ratio is the median over neighbouring passes, milliseconds the fastest pass.
 """
 
 import argparse
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from train import training
 
 from onlstm import files
 from onlstm.kernels import build
 from onlstm.layer import ONLSTM
 from onlstm.paper.bench import SHAPES, _stack, _step
 from onlstm.train import fit
+from train import training
 
 OUT = Path(__file__).parent / "results" / "precision.json"
 TARGETS = {"lm-large": 1.6, "lm-mid": 1.4, "ptb-paper": 1.6}

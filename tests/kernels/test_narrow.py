@@ -115,7 +115,7 @@ def test_every_step_rounds_its_factors_and_nothing_else(shape, ragged, free, thr
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged, reverse"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_values_and_every_gradient(shape, ragged, wants_d_state):
-    """Against the whole reference: where there are many, some numbers go the other way; without rounding, 4e-3 is off."""
+    """Against the whole reference; of many numbers some go the other way. Without rounding, 4e-3 would be off."""
     sizes = [shape[1]] * (shape[0] - 1) + [1] if ragged else None
     args = inputs(*shape, dtype=torch.float32, sizes=sizes)
     if not wants_d_state:

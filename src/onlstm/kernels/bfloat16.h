@@ -75,10 +75,10 @@ void pack(const float* B, int64_t ldb, int64_t K, int64_t N, int64_t first, int6
       const int64_t rows = std::min(S, n - j0);
       for (int64_t j = 0; j < rows; ++j) row[j] = B + at(n0 + j0 + j) * ldb;
       for (int64_t k = 0; k < pairs; k += S) {
-        Pair square[S * S] = {};
+        Pair square[S * S] = {}, turned[S * S];
         for (int64_t j = 0; j < rows; ++j) _mm512_storeu_si512(square + j * S, rounded(row[j] + 2 * k, K - 2 * k));
-        Square<Pair>::transpose(square, S, square, S);
-        for (int64_t i = 0; i < std::min(S, pairs - k); ++i) std::copy_n(square + i * S, S, to + (k + i) * w + j0);
+        Square<Pair>::transpose(square, S, turned, S);
+        for (int64_t i = 0; i < std::min(S, pairs - k); ++i) std::copy_n(turned + i * S, S, to + (k + i) * w + j0);
       }
     }
   }
