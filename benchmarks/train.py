@@ -29,14 +29,14 @@ WORDS = 10_000
 GEMMS = ("onlstm_cpu::scan", "onlstm_cpu::scan_backward", "aten::mm", "aten::addmm", "aten::addmm_")
 
 
-def training(name: str = "ptb-paper", **model: object) -> LanguageModelTraining:
+def training(name: str = "ptb-paper", precision: Any = "float32", **model: object) -> LanguageModelTraining:
     """A training with the settings of a recipe and invented text."""
     chosen = recipe.Recipe.of(recipe.read(name))
     torch.manual_seed(0)
     words = chosen.text.vocab_size or WORDS
     ids = np.random.default_rng(0).integers(0, words, 200_000).astype(np.uint16)
     network = LanguageModel(replace(chosen.model, **model, vocab_size=words))
-    train = replace(chosen.train, vary_bptt=False)
+    train = replace(chosen.train, vary_bptt=False, precision=precision)
     return LanguageModelTraining(network, ids, ids, train, Path(tempfile.mkdtemp()))
 
 

@@ -45,6 +45,9 @@ class ONLSTM(Chunked, nn.RNNBase):
     torch.Size([1, 7, 3])
     """
 
+    narrow = False
+    """Whether training rounds the factors of products to bfloat16; sums, gates and states stay in float32."""
+
     def __init__(
         self,
         input_size: int,
@@ -170,7 +173,9 @@ class ONLSTM(Chunked, nn.RNNBase):
         masks = self._checked_masks(weight_mask)
         dtype, autocast = compute_dtype(layout.data)
         h_0, c_0 = layout.state_in(state, len(self._all_weights), self.hidden_size)
-        rows = layout.data.to(dtype)
+        rows, narrow = layout.data.to(dtype), self.narrow and self.training
+        wide = dtype == torch.bfloat16 and backend != "eager"  # the operator rounds what it multiplies
+        parameter_dtype = getattr(self, self._all_weights[0][0]).dtype if wide else dtype
         states: list[State] = []
         words: list[Any] = []
         with autocast:
@@ -178,10 +183,11 @@ class ONLSTM(Chunked, nn.RNNBase):
                 outputs = []
                 for direction in range(2 if self.bidirectional else 1):
                     k = len(states)
-                    w_ih, w_hh, *biases = (getattr(self, name).to(dtype) for name in self._all_weights[k])
+                    w_ih, w_hh, *biases = (getattr(self, name).to(parameter_dtype) for name in self._all_weights[k])
                     weights = [w_ih, self._drop_connect(w_hh, masks[k]), *biases]
                     first = h_0[k].to(dtype), c_0[k].to(dtype)
-                    h, h_n, c_n, word = _scan(backend, rows, weights, first, layout, self.chunk_size, direction == 1)
+                    options = self.chunk_size, direction == 1, narrow
+                    h, h_n, c_n, word = _scan(backend, rows, weights, first, layout, *options)
                     outputs.append(h)
                     states.append((h_n, c_n))
                     words.append(word)
@@ -278,13 +284,15 @@ def _scan(
     layout: Layout,
     chunk_size: int,
     reverse: bool = False,
+    narrow: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, MasterGates | Distances]:
     """Return h (N, D), h_n, c_n (B, D) and, of every row, the master gates (eager) or the distances (fused)."""
     w_ih, w_hh, *biases = weights
     bias = biases[0] + biases[1] if biases else None
     if backend == "eager":
         return cell.scan(F.linear(rows, w_ih, bias), w_hh, *state, chunk_size, layout.sizes(), reverse)
-    h, h_n, c_n, d_f, d_i = ops.scan(rows, w_ih, w_hh, bias, *state, layout.batch_sizes, chunk_size, reverse)
+    options = layout.batch_sizes, chunk_size, reverse
+    h, h_n, c_n, d_f, d_i = ops.scan(rows, w_ih, w_hh, bias, *state, *options, narrow=narrow)
     return h, h_n, c_n, Distances(d_f, d_i)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import torch
 from small_runs import sentences
 
 from helpers import onlstm
+from onlstm.kernels import build
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 
@@ -147,6 +149,28 @@ def test_resume_refuses_what_would_make_it_another_run(run, option, value):
     assert done.code == 2
     assert "cannot change with --resume" in done.err
     assert "leave it out" in onlstm("train", "--resume", "--out", run, "--recipe", "tiny").err
+
+
+def test_precision_bfloat16_is_refused_where_it_is_not_there(run, tmp_path):
+    nothing_built = os.environ | {"CXX": "no-such-compiler", "ONLSTM_CACHE": str(tmp_path / "cache")}
+    again = shutil.copytree(run, tmp_path / "again")
+    asked = "train", "--resume", "--out", str(again), "--train.epochs", "3", "--train.precision", "bfloat16"
+    done = subprocess.run(
+        [sys.executable, "-m", "onlstm", *asked], env=nothing_built, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    line = "train.precision bfloat16: needs a processor with avx512_bf16 and the C++ kernel; set it to float32"
+    assert done.stderr.splitlines()[-1].endswith(line)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not build.has_bfloat16(), reason="this processor does not multiply in bfloat16")
+def test_a_run_may_go_on_in_the_other_precision(run, tmp_path):
+    again = shutil.copytree(run, tmp_path / "again")
+    for epochs, precision in ((3, "bfloat16"), (4, "float32")):
+        options = "--train.epochs", epochs, "--train.precision", precision
+        assert "Continuing from step" in answer("train", "--resume", "--out", again, *options, "--threads", "1")
+    assert json.loads((again / "result.json").read_text())["numbers"]["epochs"] == 4
 
 
 def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run, tmp_path):

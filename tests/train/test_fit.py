@@ -3,14 +3,18 @@
 import json
 import math
 import resource
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
 import torch
-from small_runs import config, ids, model
+from small_runs import DROPOUT, WORDS, config, ids, model
 
 from onlstm.errors import UserError
+from onlstm.kernels import build
+from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
+from onlstm.text.tokenizer import Tokenizer
 from onlstm.train import checkpoint
 from onlstm.train.averaging import schedule
 from onlstm.train.fit import Diverged, Progress, Stop, Training, fit, restore, save, step
@@ -23,11 +27,15 @@ RULES = {
     "adamw": {"optimizer": "adamw", "averaging": "none", "lr": 0.01, "schedule": "one-cycle"},
     "plateau": {"averaging": "none", "schedule": "plateau", "lr": 20.0, "vary_bptt": False},
 }
+if build.has_bfloat16():
+    RULES["bfloat16"] = {"averaging": "none", "lr": 20.0, "precision": "bfloat16"}
 
 
 def training(folder, seed=0, **more):
-    model().save_description(folder)
-    return LanguageModelTraining(model(), TRAIN, VALID, config(**more), folder, seed=seed)
+    network, settings = model(), config(**more)
+    network.save_description(folder)
+    network = network.float() if settings.precision == "bfloat16" else network
+    return LanguageModelTraining(network, TRAIN, VALID, settings, folder, seed=seed)
 
 
 def state(run):
@@ -68,6 +76,32 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, rule, cut):
     assert same(state(run), state(whole))
     if "asgd" in rule:
         assert whole.progress.averaging_since is not None, "the averaging was not reached"
+
+
+@pytest.mark.skipif(not build.has_bfloat16(), reason="this processor does not multiply in bfloat16")
+@pytest.mark.parametrize("rnn", ["onlstm", "lstm"])
+def test_in_bfloat16_it_learns_the_same(tmp_path, rnn):
+    """Mean loss over 200 steps, with dropout; weights and states stay in float32."""
+    sizes = {"rnn": rnn, "embedding_size": 40, "hidden_size": 60, "chunk_size": 10, "init_range": 0.5}
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        torch.manual_seed(0)
+        network = LanguageModel(LMConfig(vocab_size=len(WORDS), **sizes, **DROPOUT), Tokenizer.of_words(WORDS))
+        settings = config(**RULES["adamw"] | {"precision": precision, "epochs": 40})
+        run = LanguageModelTraining(network, TRAIN, VALID, settings, tmp_path / precision)
+        losses[precision] = []
+        for _ in range(200):
+            if run.progress.cursor >= run.end:
+                run.progress.cursor = 0
+            losses[precision].append(step(run)["loss"])
+        assert (
+            {p.dtype for p in run.parameters}
+            == {part.dtype for layer in run._state for part in layer}
+            == {torch.float32}
+        )
+    exact, narrow = losses.values()
+    assert fmean(exact[-20:]) < exact[0] - 0.5, "nothing was learned"
+    assert 0 < abs(fmean(exact) - fmean(narrow)) < 1e-2
 
 
 def stop_after(run, place, stop):

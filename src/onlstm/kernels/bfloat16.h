@@ -1,110 +1,85 @@
-// A matrix product whose factors are rounded to bfloat16 and whose sums stay in float, for processors that have one:
-// twice the speed of the one in product.h, at three significant digits. Factors are kept in pairs along k, as the
-// processor multiplies them.
+// Products whose factors are rounded to bfloat16 and whose sums stay in float, for processors that have an instruction for
+// them: twice the speed at three significant digits. The processor multiplies pairs along k, so the element of such a
+// factor is a pair; what else a product needs is in product.h.
 #pragma once
-#include <cstdint>
-#include <vector>
+#include "product.h"
 
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__) && defined(CPU_CAPABILITY_AVX512)
 #include <immintrin.h>
 
 namespace {
 
 constexpr bool has_bfloat16 = true;
-using Pair = uint32_t;  // elements k and k + 1 of a row of A, or of a column of B
+using Pair = uint32_t;  // of numbers k and k + 1; at an odd end, of the last one and zero
+using Narrow = Pair;    // what narrow factors are made of
 
-struct Pairs {
-  const Pair* data;
-  int64_t row, pair;  // distance of two rows, of two pairs
+template <>
+struct Element<Pair> {
+  using Sum = float;
+  using Lanes = __m512bh;
+  static constexpr int64_t count(int64_t numbers) { return (numbers + 1) / 2; }
+  static INLINE Lanes load(const Pair* from) { return (__m512bh)_mm512_loadu_si512(from); }
+  static INLINE Lanes same(Pair x) { return (__m512bh)_mm512_set1_epi32(x); }
+  static INLINE Vec<float> multiply_add(Lanes a, Lanes b, Vec<float> sum) { return _mm512_dpbf16_ps(sum, a, b); }
 };
 
-inline __m512i rounded(const float* x, __mmask16 mask) {
-  return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x)));
+inline __mmask16 lanes(int64_t count) { return count >= 16 ? 0xffff : count > 0 ? (1u << count) - 1 : 0; }
+// Up to 32 numbers: 16 pairs of neighbours.
+inline __m512i rounded(const float* x, int64_t count) {
+  const __m512 low = _mm512_maskz_loadu_ps(lanes(count), x), high = _mm512_maskz_loadu_ps(lanes(count - 16), x + 16);
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
-inline __mmask16 lanes(int64_t count) { return count >= 16 ? 0xffff : (1u << count) - 1; }
-
-// Rows of K numbers, K apart, rounded; a last odd number is paired with zero.
-inline void pair_columns(const float* x, int64_t rows, int64_t K, Pair* out) {
-  const int64_t pairs = (K + 1) / 2;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t k = 0; k < K; k += 16) {
-      const __m256i sixteen = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes(K - k), x + i * K + k));
-      _mm256_mask_storeu_epi32(out + i * pairs + k / 2, lanes(pairs - k / 2) & 0xff, sixteen);
-    }
+// 16 numbers of one row and 16 of the next: pairs of rows.
+inline __m512i paired(__m256i row, __m256i next) {
+  return _mm512_or_si512(_mm512_cvtepu16_epi32(row), _mm512_slli_epi32(_mm512_cvtepu16_epi32(next), 16));
 }
 
-// Pairs of rows side by side: out[k / 2][j] holds x[k][j] and x[k + 1][j], for j < N; `width` apart, padded with zeros.
-inline void pair_rows(const float* x, int64_t ld, int64_t K, int64_t N, int64_t width, Pair* out) {
-  for (int64_t k = 0; k < K; k += 2)
-    for (int64_t j = 0; j < width; j += 16) {
-      const __mmask16 mask = j < N ? lanes(N - j) : 0, next = k + 1 < K ? mask : 0;
-      const __m512i low = rounded(x + k * ld + j, mask), high = rounded(x + (k + 1) * ld + j, next);
-      _mm512_storeu_si512(out + k / 2 * width + j, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-    }
+// A row of A.
+inline void round_row(const float* x, int64_t K, Pair* to) {
+  for (int64_t k = 0; k < K; k += 32) _mm512_mask_storeu_epi32(to + k / 2, lanes((K - k + 1) / 2), rounded(x + k, K - k));
 }
 
-// B (K x N), its rows ld apart, in panels of 64 columns.
-struct Packed16 {
-  int64_t K = 0, N = 0;
-  std::vector<Pair> data;
-
-  static int64_t width(int64_t columns) { return std::min<int64_t>(64, (columns + 15) / 16 * 16); }
-  void pack(const float* B, int64_t ld, int64_t rows, int64_t columns) {
-    K = rows, N = columns;
-    const int64_t pairs = (K + 1) / 2;
-    data.resize(pairs * ((N + 15) / 16 * 16));
-    for (int64_t n = 0; n < N; n += 64) pair_rows(B + n, ld, K, std::min<int64_t>(64, N - n), width(N - n), panel(n));
+// Two rows (the second may be null) to a row of pairs: to[j] holds row[j] and next[j], for j < N; zeros up to `width`.
+inline void pair_rows(const float* row, const float* next, int64_t N, int64_t width, Pair* to) {
+  for (int64_t j = 0; j < width; j += 16) {
+    const __mmask16 mask = lanes(N - j);
+    const __m256i first = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, row + j));
+    const __m256i second = next ? (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, next + j)) : __m256i{};
+    _mm512_mask_storeu_epi32(to + j, lanes(width - j), paired(first, second));
   }
-  Pair* panel(int64_t n) { return data.data() + (K + 1) / 2 * n; }
-  const Pair* panel(int64_t n) const { return data.data() + (K + 1) / 2 * n; }
-};
-
-template <int H, int V>
-void tile16(int64_t pairs, Pairs A, const Pair* B, float* C, int64_t ldc, __mmask16 last, bool add) {
-  __m512 sum[H][V];
-#pragma GCC unroll 8
-  for (int i = 0; i < H; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v)
-      sum[i][v] = add ? _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff, C + i * ldc + v * 16) : _mm512_setzero_ps();
-  for (int64_t k = 0; k < pairs; ++k) {
-    __m512bh b[V];
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) b[v] = (__m512bh)_mm512_loadu_si512(B + (k * V + v) * 16);
-#pragma GCC unroll 8
-    for (int i = 0; i < H; ++i) {
-      const __m512bh a = (__m512bh)_mm512_set1_epi32(A.data[i * A.row + k * A.pair]);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sum[i][v] = _mm512_dpbf16_ps(sum[i][v], a, b[v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < H; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) _mm512_mask_storeu_ps(C + i * ldc + v * 16, v == V - 1 ? last : 0xffff, sum[i][v]);
 }
-
-template <int H = 6, int V = 4>
-void any_tile16(int64_t h, int64_t v, int64_t pairs, Pairs A, const Pair* B, float* C, int64_t ldc, __mmask16 last,
-                bool add) {
-  if (h < H) {
-    if constexpr (H > 1) any_tile16<H - 1, V>(h, v, pairs, A, B, C, ldc, last, add);
-  } else if (v < V) {
-    if constexpr (V > 1) any_tile16<H, V - 1>(h, v, pairs, A, B, C, ldc, last, add);
-  } else {
-    tile16<H, V>(pairs, A, B, C, ldc, last, add);
+// The same of rounded rows, of N numbers each (an even number).
+inline void pair_rows(const Pair* row, const Pair* next, int64_t N, Pair* to) {
+  for (int64_t j = 0; j < N; j += 16) {
+    const __mmask8 mask = lanes((N - j) / 2);
+    const __m256i second = next ? _mm256_maskz_loadu_epi32(mask, next + j / 2) : __m256i{};
+    _mm512_mask_storeu_epi32(to + j, lanes(N - j), paired(_mm256_maskz_loadu_epi32(mask, row + j / 2), second));
   }
 }
 
-// C (M x N) = A B, or C += A B.
-inline void multiply16(int64_t M, Pairs A, const Packed16& B, float* C, int64_t ldc, bool add = false) {
-  const int64_t tiles = (M + 5) / 6;
-  for (int64_t n = 0; n < B.N; n += 64) {
-    const int64_t columns = std::min<int64_t>(64, B.N - n), vectors = (columns + 15) / 16;
-    for (int64_t s = 0; s < tiles; ++s) {
-      const int64_t top = M * s / tiles, h = M * (s + 1) / tiles - top;
-      any_tile16(h, vectors, (B.K + 1) / 2, {A.data + top * A.row, A.row, A.pair}, B.panel(n), C + top * ldc + n, ldc,
-                 lanes(columns - 16 * (vectors - 1)), add);
+// As in product.h: panels [first, last) of the K x N matrix B, in pairs along k.
+template <bool transposed, typename F>
+void pack(const float* B, int64_t ldb, int64_t K, int64_t N, int64_t first, int64_t last, Pair* packed, const F& at) {
+  constexpr int64_t W = Block<Pair>::width, S = Square<Pair>::size;
+  const int64_t pairs = Element<Pair>::count(K);
+  for (int64_t p = first; p < last; ++p) {
+    Pair* to = packed + p * pairs * W;
+    const int64_t n0 = p * W, n = std::min(W, N - n0), w = vectors_of<Pair>(p, N) * Block<Pair>::lanes;
+    if constexpr (!transposed) {
+      for (int64_t k = 0; k < K; k += 2)
+        pair_rows(B + at(k) * ldb + n0, k + 1 < K ? B + at(k + 1) * ldb + n0 : nullptr, n, w, to + k / 2 * w);
+      continue;
+    }
+    for (int64_t j0 = 0; j0 < w; j0 += S) {
+      const float* row[S];
+      const int64_t rows = std::min(S, n - j0);
+      for (int64_t j = 0; j < rows; ++j) row[j] = B + at(n0 + j0 + j) * ldb;
+      for (int64_t k = 0; k < pairs; k += S) {
+        Pair square[S * S] = {}, turned[S * S];
+        for (int64_t j = 0; j < rows; ++j) _mm512_storeu_si512(square + j * S, rounded(row[j] + 2 * k, K - 2 * k));
+        Square<Pair>::transpose(square, S, turned, S);
+        for (int64_t i = 0; i < std::min(S, pairs - k); ++i) std::copy_n(turned + i * S, S, to + (k + i) * w + j0);
+      }
     }
   }
 }
@@ -113,5 +88,6 @@ inline void multiply16(int64_t M, Pairs A, const Packed16& B, float* C, int64_t 
 #else
 namespace {
 constexpr bool has_bfloat16 = false;
-}
+using Narrow = float;
+}  // namespace
 #endif

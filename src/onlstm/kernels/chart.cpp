@@ -15,7 +15,6 @@
 #include <optional>
 
 #include "bfloat16.h"
-#include "product.h"
 
 namespace {
 
@@ -27,60 +26,49 @@ constexpr int64_t most_sentences = 16;    // of a group
 // A matrix B (K x N), rearranged for products: in its own precision or, narrow, in bfloat16.
 template <typename T>
 struct Factor {
+  static constexpr bool may_be_narrow = has_bfloat16 && std::is_same_v<T, float>;
   int64_t K, N;
   std::vector<T> packed;
-#ifdef __AVX512BF16__
-  Packed16 packed16;
-#endif
+  std::vector<Narrow> narrow_packed;
 
   // B's rows, or (transposed) its columns, are ld apart.
   Factor(const T* B, int64_t ld, int64_t K, int64_t N, bool transposed, bool narrow) : K(K), N(N) {
+    if constexpr (may_be_narrow)
+      if (narrow) rearrange(B, ld, transposed, narrow_packed);
+    if (narrow_packed.empty()) rearrange(B, ld, transposed, packed);
+  }
+  template <typename E>
+  void rearrange(const T* B, int64_t ld, bool transposed, std::vector<E>& to) {
     const auto same = [](int64_t i) { return i; };
-#ifdef __AVX512BF16__
-    if constexpr (std::is_same_v<T, float>) {
-      if (narrow) {
-        std::vector<float> rows;
-        if (transposed) {
-          rows.resize(K * N);
-          for (int64_t j = 0; j < N; ++j)
-            for (int64_t k = 0; k < K; ++k) rows[k * N + j] = B[j * ld + k];
-        }
-        packed16.pack(transposed ? rows.data() : B, transposed ? N : ld, K, N);
-        return;
-      }
-    }
-#endif
-    packed.resize(panels<T>(N) * K * Block<T>::width);
-    if (transposed) pack<true>(B, ld, K, N, 0, panels<T>(N), packed.data(), same);
-    else pack<false>(B, ld, K, N, 0, panels<T>(N), packed.data(), same);
+    to.resize(panels<E>(N) * Element<E>::count(K) * Block<E>::width);
+    if (transposed) pack<true>(B, ld, K, N, 0, panels<E>(N), to.data(), same);
+    else pack<false>(B, ld, K, N, 0, panels<E>(N), to.data(), same);
   }
 
   // C (rows x N) = A (rows x K) B
   void times(int64_t rows, const T* A, T* C) const {
-#ifdef __AVX512BF16__
-    if constexpr (std::is_same_v<T, float>) {
-      if (packed16.K) {
-        std::vector<Pair> pairs(rows * ((K + 1) / 2));
-        pair_columns(A, rows, K, pairs.data());
-        return multiply16(rows, {pairs.data(), (K + 1) / 2, 1}, packed16, C, N);
+    if constexpr (may_be_narrow)
+      if (!narrow_packed.empty()) {
+        const int64_t pairs = Element<Narrow>::count(K);
+        std::vector<Narrow> a(rows * pairs);
+        for (int64_t i = 0; i < rows; ++i) round_row(A + i * K, K, a.data() + i * pairs);
+        return multiply<Narrow>(0, rows, 0, panels<Narrow>(N), pairs, {a.data(), pairs, 1},
+                                {{N, narrow_packed.data(), C, N, nullptr, 0}});
       }
-    }
-#endif
     multiply<T>(0, rows, 0, panels<T>(N), K, {A, K, 1}, {{N, packed.data(), C, N, nullptr, 0}});
   }
 
   // C (M x N, ldc apart) += A^T B, where A (K x M) has as many rows as B
   void add_transposed(int64_t M, const T* A, T* C, int64_t ldc) const {
-#ifdef __AVX512BF16__
-    if constexpr (std::is_same_v<T, float>) {
-      if (packed16.K) {
-        const int64_t width = (M + 15) / 16 * 16;
-        std::vector<Pair> pairs((K + 1) / 2 * width);
-        pair_rows(A, M, K, M, width, pairs.data());
-        return multiply16(M, {pairs.data(), 1, width}, packed16, C, ldc, true);
+    if constexpr (may_be_narrow)
+      if (!narrow_packed.empty()) {
+        const int64_t pairs = Element<Narrow>::count(K);
+        std::vector<Narrow> a(pairs * M);
+        for (int64_t k = 0; k < K; k += 2)
+          pair_rows(A + k * M, k + 1 < K ? A + (k + 1) * M : nullptr, M, M, a.data() + k / 2 * M);
+        return multiply<Narrow>(0, M, 0, panels<Narrow>(N), pairs, {a.data(), 1, M},
+                                {{N, narrow_packed.data(), C, ldc, C, ldc}});
       }
-    }
-#endif
     multiply<T>(0, M, 0, panels<T>(N), K, {A, 1, M}, {{N, packed.data(), C, ldc, C, ldc}});
   }
 };

@@ -144,7 +144,7 @@ def _fused(rules: Rules, emission: Tensor) -> bool:
 
 def has_bfloat16() -> bool:
     """Return whether the C++ kernel can multiply in bfloat16 here, twice as fast."""
-    return build.load("chart") and torch.ops.onlstm_chart.has_bfloat16()
+    return build.has_bfloat16("chart")
 
 
 def _chart(

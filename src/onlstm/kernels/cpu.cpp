@@ -1,5 +1,6 @@
 // The fused CPU kernel behind onlstm::scan: the loop over time, the matrix products and the gates, forward and backward.
-// It computes what reference.py computes, with the names of cell.py. Rows of all time steps stand one after another;
+// It computes what reference.py computes, with the names of cell.py; factors of products are of type T, like all else, or
+// (E, narrow) of bfloat16. Rows of all time steps stand one after another;
 // `sizes[t]` of them belong to step t, and row r of a step belongs to sequence r (longest first). Order of this file:
 // forward kernel, backward kernel, host functions, registration.
 #include <ATen/ops/empty.h>
@@ -13,7 +14,7 @@
 #include <numeric>
 #include <utility>
 
-#include "product.h"
+#include "bfloat16.h"
 
 namespace {
 
@@ -114,10 +115,10 @@ template <typename T>
 struct Room {
   std::vector<double> sum_f, sum_i;  // cumulative sums, unscaled
   std::vector<double> all_bias;      // of all steps; d_bias: of this one
-  std::vector<T> f_m, i_m, f_wide, i_wide, d_f_hat, d_i_hat, d_omega, d_bias;
+  std::vector<T> f_m, i_m, f_wide, i_wide, d_f_hat, d_i_hat, d_omega, d_bias, d_row;
   explicit Room(const Sizes& z)
       : sum_f(z.K), sum_i(z.K), all_bias(z.G), f_m(z.M), i_m(z.M), f_wide(z.D + Block<T>::lanes), i_wide(z.D + Block<T>::lanes),
-        d_f_hat(z.D), d_i_hat(z.D), d_omega(z.D), d_bias(z.G) {}
+        d_f_hat(z.D), d_i_hat(z.D), d_omega(z.D), d_bias(z.G), d_row(z.G) {}
 };
 
 // Give each neuron the master gate of its chunk. Whole vectors are written; the next chunk overwrites what is too much.
@@ -208,24 +209,30 @@ struct Plan {
   bool by_rows(int64_t rows) const { return !thin && rows >= enough * threads; }
 };
 
-template <typename T>
+template <typename T, typename E>
 struct Forward {
+  static constexpr bool narrow = !std::is_same_v<T, E>;
   const Sizes& z;
   const Plan& plan;
   bool input_done, zero_start, save;
   const T *x, *w_ih, *w_hh, *bias;
-  T *packed_ih, *packed_hh, *h, *h_n, *c_n, *d_f, *d_i, *gates, *c_prev;
+  E *packed_ih, *packed_hh;
+  E *narrow_x, *narrow_h;  // rounded, if narrow
+  T *h, *h_n, *c_n, *d_f, *d_i, *gates, *c_prev;
 
   // W x + b of rows [first, last), which are several steps, so that these weights are read once for them all.
   void input(const Team& team, int64_t first, int64_t last) const {
-    const auto [p0, p1] = team.share(panels<T>(z.G));
-    multiply<T>(0, last - first, p0, p1, z.I, {x + first * z.I, z.I, 1}, {{z.G, packed_ih, rows(first), z.G, bias, 0}});
+    const auto [p0, p1] = team.share(panels<E>(z.G));
+    const int64_t K = Element<E>::count(z.I);
+    Matrix<E> A{narrow_x, K, 1};
+    if constexpr (!narrow) A.data = x;
+    multiply<E>(0, last - first, p0, p1, K, A.from(first, 0), {{z.G, packed_ih, rows(first), z.G, bias, 0}});
   }
   T* rows(int64_t n) const { return save || input_done ? gates + n * z.G : gates; }
 
   // The rest of step t, whose rows of gates start at a. From zero states U h is not computed.
   void step(const Team& team, int64_t t, bool zero, T* a, Room<T>& room) const {
-    const int64_t start = plan.starts[t], b = plan.sizes[t], P = panels<T>(z.G);
+    const int64_t start = plan.starts[t], b = plan.sizes[t], P = panels<E>(z.G), K = Element<E>::count(z.D);
     const auto [r0, r1] = team.share(b);
     const bool by_rows = plan.by_rows(b);
     if (plan.thin && !zero) {
@@ -233,7 +240,9 @@ struct Forward {
       thin_dot(b, g0, g1, z.D, h_n, w_hh, a, z.G);
     } else if (!zero) {
       const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
-      multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.D, {h_n, z.whole, 1}, {{z.G, packed_hh, a, z.G, a, z.G}});
+      Matrix<E> A{narrow_h, K, 1};
+      if constexpr (!narrow) A = {h_n, z.whole, 1};
+      multiply<E>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, K, A, {{z.G, packed_hh, a, z.G, a, z.G}});
     }
     if (!by_rows) team.barrier();
     for (int64_t r = r0; r < r1; ++r) {
@@ -241,20 +250,28 @@ struct Forward {
       (save ? forward_row<T, true> : forward_row<T, false>)(z, a + r * z.G, c_n + r * z.whole, h_n + r * z.whole,
                                                             h + n * z.whole, d_f + n, d_i + n, c_prev + n * z.D, room);
       std::fill_n(h + n * z.whole + z.D, z.whole - z.D, T(0));
+      if constexpr (narrow) round_row(h_n + r * z.whole, z.D, narrow_h + r * K);
     }
     if (!by_rows || !plan.dense) team.barrier();
   }
 
   void operator()(const Team& team) const {
     Room<T> room(z);
-    const auto [first, last] = team.share(panels<T>(z.G));
+    const auto [first, last] = team.share(panels<E>(z.G));
     const auto original = [this](int64_t n) { return z.original(n); };
     if (!input_done) pack<true>(w_ih, z.I, z.I, z.G, first, last, packed_ih, original);
     if (!plan.thin) pack<true>(w_hh, z.whole, z.D, z.G, first, last, packed_hh, original);
+    if constexpr (narrow) {
+      const auto [n0, n1] = team.share(z.N);
+      for (int64_t n = n0; n < n1; ++n) round_row(x + n * z.I, z.I, narrow_x + n * Element<E>::count(z.I));
+      const auto [r0, r1] = team.share(z.B);
+      for (int64_t r = r0; r < r1; ++r) round_row(h_n + r * z.whole, z.D, narrow_h + r * Element<E>::count(z.D));
+    }
     team.barrier();
+    const int64_t fitting = Block<E>::rows(z.G * Element<E>::count(z.I));
     for (int64_t s0 = 0, s1; s0 < plan.steps(); s0 = s1) {
       int64_t count = 0;  // of rows: as many steps as fit the scratch buffer
-      for (s1 = s0; s1 < plan.steps() && (s1 == s0 || count + plan.sizes[plan.step(s1)] <= Block<T>::rows(z.G * z.I)); ++s1)
+      for (s1 = s0; s1 < plan.steps() && (s1 == s0 || count + plan.sizes[plan.step(s1)] <= fitting); ++s1)
         count += plan.sizes[plan.step(s1)];
       const int64_t low = plan.starts[std::min(plan.step(s0), plan.step(s1 - 1))];
       if (!input_done) input(team, low, low + count);
@@ -302,9 +319,9 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
     const Vec<T> one(T(1)), o = load(row + at.o), g = load(row + at.g), i = load(row + at.i), f = load(row + at.f);
     const Vec<T> f_m = load(room.f_wide.data()), i_m = load(room.i_wide.data()), omega = f_m * i_m;
     const Vec<T> f_hat = f * omega + (f_m - omega), i_hat = i * omega + (i_m - omega), c = load(c_prev);
-    const Vec<T> tanh_c = tanh(f_hat * c + i_hat * g);
+    const Vec<T> tanh_c = tanh(at::vec::fmadd(i_hat, g, f_hat * c));
     const Vec<T> d_ht = d_out ? load(d_h) + load(d_out) : load(d_h);
-    const Vec<T> d_ct = load(d_c) + d_ht * o * (one - tanh_c * tanh_c);
+    const Vec<T> d_ct = at::vec::fmadd(d_ht * o, one - tanh_c * tanh_c, load(d_c));
     const Vec<T> d_f_hat = d_ct * c, d_i_hat = d_ct * g;
     const auto put = [&](int64_t gate, Vec<T> d) {
       d.store(d_row + gate + j, n);
@@ -317,7 +334,7 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
     (d_ct * f_hat).store(d_c + j, n);
     d_f_hat.store(room.d_f_hat.data() + j, n);
     d_i_hat.store(room.d_i_hat.data() + j, n);
-    (d_f_hat * (f - one) + d_i_hat * (i - one)).store(room.d_omega.data() + j, n);
+    at::vec::fmadd(d_i_hat, i - one, d_f_hat * (f - one)).store(room.d_omega.data() + j, n);
   });
   for (int64_t m = 0; m < z.M; ++m) {
     T s_f = 0, s_i = 0, s_omega = 0;
@@ -335,16 +352,17 @@ void backward_row(const Sizes& z, const T* row, const T* c_prev, const T* d_h, c
 }
 
 // The way back through time: d_h and d_c hold the gradients of the states all along, d_gates those of the logits.
-template <typename T>
+template <typename T, typename E>
 struct Backward {
   const Sizes& z;
   const Plan& plan;
   const T *d_out, *d_df, *d_di, *gates, *c_prev, *w_hh;
-  T *packed, *d_gates, *d_bias, *d_h, *d_c;  // d_bias: a row of sums for each thread
+  E *packed, *d_gates;
+  T *d_bias, *d_h, *d_c;  // d_bias: a row of sums for each thread
 
   void operator()(const Team& team) const {
     Room<T> room(z);
-    const int64_t P = panels<T>(z.D);
+    const int64_t P = panels<E>(z.D), K = Element<E>::count(z.G);
     if (!plan.thin) {
       const auto [first, last] = team.share(P);
       pack<false>(w_hh, z.whole, z.G, z.D, first, last, packed, [this](int64_t k) { return z.original(k); });
@@ -356,19 +374,21 @@ struct Backward {
       const bool by_rows = plan.by_rows(b);
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t n = start + r;
+        T* d_row = room.d_row.data();
+        if constexpr (std::is_same_v<T, E>) d_row = d_gates + n * K;
         backward_row<T>(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.whole, d_out ? d_out + n * z.whole : nullptr,
-                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_gates + n * z.G, room);
+                     d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_row, room);
+        if constexpr (!std::is_same_v<T, E>) round_row(d_row, z.G, d_gates + n * K);
       }
       for (int64_t n = 0; n < z.G; ++n) room.all_bias[n] += std::exchange(room.d_bias[n], T(0));
       if (!by_rows) team.barrier();
-      const T* d_a = d_gates + start * z.G;
+      const E* d_a = d_gates + start * K;
       if (plan.thin) {
         const auto [n0, n1] = team.share(z.D);
-        thin_sum(b, n0, n1, z.D, z.G, d_a, w_hh, d_h);
+        if constexpr (std::is_same_v<T, E>) thin_sum(b, n0, n1, z.D, z.G, d_a, w_hh, d_h);
       } else {
         const auto [p0, p1] = by_rows ? std::pair<int64_t, int64_t>{0, P} : team.share(P);
-        multiply<T>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, z.G, {d_a, z.G, 1},
-                    {{z.D, packed, d_h, z.whole, nullptr, 0}});
+        multiply<E>(by_rows ? r0 : 0, by_rows ? r1 : b, p0, p1, K, {d_a, K, 1}, {{z.D, packed, d_h, z.whole, nullptr, 0}});
       }
       if (!by_rows || !plan.dense) team.barrier();
     }
@@ -378,7 +398,7 @@ struct Backward {
 
 // ---------------------------------------------------------------------------------------------------- host functions
 
-Plan make_plan(const Sizes& z, const optional<Tensor>& batch_sizes, bool reverse) {
+Plan make_plan(const Sizes& z, const optional<Tensor>& batch_sizes, bool reverse, bool narrow) {
   Plan plan;
   if (batch_sizes) {
     const Tensor sizes = batch_sizes->contiguous();
@@ -397,7 +417,7 @@ Plan make_plan(const Sizes& z, const optional<Tensor>& batch_sizes, bool reverse
   TORCH_CHECK(rows == z.N, "batch_sizes add up to ", rows, ", x has ", z.N, " rows");
   plan.reverse = reverse;
   plan.dense = !batch_sizes;
-  plan.thin = z.B <= 3 || z.N < few_rows;
+  plan.thin = !narrow && (z.B <= 3 || z.N < few_rows);
   const bool worth_threads = z.B * z.G * z.D >= (int64_t(1) << 18);
   plan.threads = worth_threads ? at::get_num_threads() : 1;
   plan.enough = z.G * z.D <= (2 << 20) ? 8 : 16;  // then each thread reads all weights: more, if they are many
@@ -441,27 +461,50 @@ Sizes live_cell(const Sizes& z, const Plan& plan, const Tensor& h0, const Tensor
   return dead && !wants_d_state && !plan.thin ? z.without_last_chunk() : z;
 }
 
+// Room for so many elements, which are as large as the numbers they are summed in.
+template <typename E>
+Tensor room_for(int64_t count, const Tensor& like) {
+  static_assert(sizeof(E) == sizeof(SumOf<E>));
+  return at::empty({count}, like.options());
+}
+template <typename E>
+E* elements(const Tensor& room) {
+  return static_cast<E*>(room.data_ptr());
+}
+
+// Rows of pairs of neighbours (N x G numbers) as pairs of rows, so that they can be multiplied along N. Numbers stay.
+template <typename E>
+void by_pairs_of_rows(Team team, int64_t N, int64_t G, const E* rows, E* to) {
+  if constexpr (!std::is_same_v<E, SumOf<E>>) {
+    const auto [first, last] = team.share(Element<E>::count(N));
+    for (int64_t n = first; n < last; ++n)
+      pair_rows(rows + n * G, 2 * n + 1 < N ? rows + n * G + G / 2 : nullptr, G, to + n * G);
+  }
+}
+
 // C_i = A B_i on all threads, for matrices A (M x K) and B_i (K x N_i) whose row k stands at `at(k)`. Of C_i, the rows in
-// `runs`, each run put where `place` says for its first row.
+// `runs`, each run put where `place` says for its first row. A is made by all threads first, by `prepare(team)`.
 template <typename T>
 struct Factor {
   const T* B;
   int64_t ldb, N;
   const Tensor& C;
 };
-template <typename T, typename F, typename P, size_t count>
-void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t K, Matrix<T> A,
-             const Factor<T> (&factors)[count], const F& at, const P& place) {
+template <typename E, typename F, typename P, typename A, size_t count>
+void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t K, Matrix<E> a, const A& prepare,
+             const Factor<SumOf<E>> (&factors)[count], const F& at, const P& place) {
+  using T = SumOf<E>;
   static_assert(count == 1 || count == 2);
   if (K == 0) return;
   Tensor packed[count];
   for (size_t i = 0; i < count; ++i)
-    packed[i] = at::empty({panels<T>(factors[i].N) * Block<T>::width * K}, factors[i].C.options());
+    packed[i] = room_for<E>(panels<E>(factors[i].N) * Block<E>::width * Element<E>::count(K), factors[i].C);
   const int64_t threads = runs.back().second * factors[0].N * K >= (int64_t(1) << 20) ? at::get_num_threads() : 1;
   with_team(threads, [&](Team team) {
+    prepare(team);
     for (size_t i = 0; i < count; ++i) {
-      const auto [first, last] = team.share(panels<T>(factors[i].N));
-      pack<false>(factors[i].B, factors[i].ldb, K, factors[i].N, first, last, packed[i].template data_ptr<T>(), at);
+      const auto [first, last] = team.share(panels<E>(factors[i].N));
+      pack<false>(factors[i].B, factors[i].ldb, K, factors[i].N, first, last, elements<E>(packed[i]), at);
     }
     team.barrier();
     for (const auto& [start, end] : runs) {
@@ -470,52 +513,64 @@ void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t K, Ma
       const auto target = [&](size_t i) {
         const Factor<T>& f = factors[i];
         const int64_t ldc = f.C.size(1);
-        return Target<T>{f.N, data<T>(packed[i]), f.C.template data_ptr<T>() + shift * ldc, ldc, nullptr, 0};
+        return Target<E>{f.N, elements<E>(packed[i]), f.C.template data_ptr<T>() + shift * ldc, ldc, nullptr, 0};
       };
-      if constexpr (count == 1) multiply<T>(start + m0, start + m1, 0, any, K, A, {target(0)});
-      if constexpr (count == 2) multiply<T>(start + m0, start + m1, 0, any, K, A, {target(0), target(1)});
+      const int64_t top = start + m0, bottom = start + m1, k = Element<E>::count(K);
+      if constexpr (count == 1) multiply<E>(top, bottom, 0, any, k, a, {target(0)});
+      if constexpr (count == 2) multiply<E>(top, bottom, 0, any, k, a, {target(0), target(1)});
     }
   });
 }
 
-#define DISPATCH(type, ...)                                              \
-  if ((type) == at::kFloat) {                                            \
-    using T = float;                                                     \
-    __VA_ARGS__();                                                       \
-  } else {                                                               \
-    TORCH_CHECK((type) == at::kDouble, "only for float32 and float64");  \
-    using T = double;                                                    \
-    __VA_ARGS__();                                                       \
+// Run the code with T, the type of the numbers, and E, that of the factors of their products.
+#define DISPATCH(type, narrow, ...)                                                   \
+  if (narrow) {                                                                       \
+    TORCH_CHECK(has_bfloat16, "this processor does not multiply in bfloat16");        \
+    TORCH_CHECK((type) == at::kFloat, "only float32 can be multiplied in bfloat16");  \
+    using T = float;                                                                  \
+    using E = Narrow;                                                                 \
+    __VA_ARGS__();                                                                    \
+  } else if ((type) == at::kFloat) {                                                  \
+    using T = float;                                                                  \
+    using E = T;                                                                      \
+    __VA_ARGS__();                                                                    \
+  } else {                                                                            \
+    TORCH_CHECK((type) == at::kDouble, "only for float32 and float64");               \
+    using T = double;                                                                 \
+    using E = T;                                                                      \
+    __VA_ARGS__();                                                                    \
   }
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const optional<Tensor>& bias_,
              const Tensor& h0, const Tensor& c0, const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse,
-             bool save, bool wants_d_state) {
+             bool save, bool wants_d_state, bool narrow) {
   const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0, chunk_size);
-  const Plan plan = make_plan(z, batch_sizes, reverse);
+  const Plan plan = make_plan(z, batch_sizes, reverse, narrow);
   const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
   const Tensor w_hh = checked(w_hh_, x, "w_hh", {z.G, z.D}), bias = bias_ ? checked(*bias_, x, "bias", {z.G}) : Tensor();
   const Tensor h_n = checked(h0, x, "h0", {z.B, z.D}).clone(), c_n = checked(c0, x, "c0", {z.B, z.D}).clone();
   const auto empty = [&](at::IntArrayRef shape) { return at::empty(shape, x.options()); };
   const Tensor h = empty({z.N, z.D}), d_f = empty({z.N}), d_i = empty({z.N});
   const Tensor gates = empty({save ? z.N : 0, z.G}), c_prev = empty({save ? z.N : 0, z.D});
-  DISPATCH(x.scalar_type(), [&] {
+  DISPATCH(x.scalar_type(), narrow, [&] {
     const bool zero_start = zero_from<T>(h_n, 0);
     const Sizes live = live_cell<T>(z, plan, h_n, c_n, wants_d_state);
     std::vector<T> live_bias;
     for (int64_t n = 0; bias.defined() && n < live.G; ++n) live_bias.push_back(data<T>(bias)[live.original(n)]);
-    const int64_t columns = panels<T>(live.G) * Block<T>::width;
-    const bool few = z.N < few_rows;  // then the stock product, which needs no rearranged weights
-    const int64_t scratch = few ? z.N : std::min(z.N, std::max(z.B, Block<T>::rows(live.G * z.I)));
+    const int64_t columns = panels<E>(live.G) * Block<E>::width, I = Element<E>::count(z.I), D = Element<E>::count(live.D);
+    const bool few = !narrow && z.N < few_rows;  // then the stock product, which needs no rearranged weights
+    const int64_t scratch = few ? z.N : std::min(z.N, std::max(z.B, Block<E>::rows(live.G * I)));
     Tensor work = save ? gates : empty({scratch, live.G});
     if (few) at::linear_out(work, x, w_ih, bias_);
-    const Tensor packed_ih = empty({few ? 0 : columns * z.I}), packed_hh = empty({plan.thin ? 0 : columns * live.D});
-    const Forward<T> forward{live, plan, few, zero_start, save, data<T>(x), data<T>(w_ih), data<T>(w_hh),
-                             bias.defined() ? live_bias.data() : nullptr, packed_ih.data_ptr<T>(),
-                             packed_hh.data_ptr<T>(), h.data_ptr<T>(), h_n.data_ptr<T>(), c_n.data_ptr<T>(),
-                             d_f.data_ptr<T>(), d_i.data_ptr<T>(), work.data_ptr<T>(), c_prev.data_ptr<T>()};
+    const Tensor packed_ih = room_for<E>(few ? 0 : columns * I, x), packed_hh = room_for<E>(plan.thin ? 0 : columns * D, x);
+    const Tensor narrow_x = room_for<E>(narrow ? z.N * I : 0, x), narrow_h = room_for<E>(narrow ? z.B * D : 0, x);
+    const Forward<T, E> forward{live, plan, few, zero_start, save, data<T>(x), data<T>(w_ih), data<T>(w_hh),
+                                bias.defined() ? live_bias.data() : nullptr, elements<E>(packed_ih),
+                                elements<E>(packed_hh), elements<E>(narrow_x), elements<E>(narrow_h),
+                                h.data_ptr<T>(), h_n.data_ptr<T>(), c_n.data_ptr<T>(), d_f.data_ptr<T>(),
+                                d_i.data_ptr<T>(), work.data_ptr<T>(), c_prev.data_ptr<T>()};
     with_team(plan.threads, forward);
     if (save && live.D < z.D) {  // nothing undefined leaves here
       gates.flatten().narrow(0, z.N * live.G, z.N * (z.G - live.G)).zero_();
@@ -543,9 +598,9 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
                         const Tensor& w_ih_, const Tensor& w_hh_, const Tensor& h0_, const Tensor& c0_,
                         const Tensor& h_, const Tensor& gates_, const Tensor& c_prev_,
                         const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse, bool wants_d_x,
-                        bool wants_d_state) {
+                        bool wants_d_state, bool narrow) {
   const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0_, chunk_size);
-  const Plan plan = make_plan(z, batch_sizes, reverse);
+  const Plan plan = make_plan(z, batch_sizes, reverse, narrow);
   const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
   const Tensor w_hh = checked(w_hh_, x, "w_hh", {z.G, z.D}), h = checked(h_, x, "h", {z.N, z.D});
   const Tensor h0 = checked(h0_, x, "h0", {z.B, z.D}), c0 = checked(c0_, x, "c0", {z.B, z.D});
@@ -556,17 +611,18 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
   const Tensor out = given(d_h, {z.N, z.D}), df = given(d_df, {z.N}), di = given(d_di, {z.N});
   const Tensor d_h0 = d_hn ? given(d_hn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
   const Tensor d_c0 = d_cn ? given(d_cn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
-  const Tensor d_gates = at::empty_like(gates), d_w_ih = at::zeros_like(w_ih), d_w_hh = at::zeros_like(w_hh);
+  const Tensor d_w_ih = at::zeros_like(w_ih), d_w_hh = at::zeros_like(w_hh);
   const Tensor d_bias = at::zeros({z.G}, x.options());
   Tensor d_x = at::empty({wants_d_x ? z.N : 0, z.I}, x.options());
-  DISPATCH(x.scalar_type(), [&] {
+  DISPATCH(x.scalar_type(), narrow, [&] {
     const Sizes live = live_cell<T>(z, plan, h0, c0, wants_d_state);
-    const Tensor sums = at::zeros({plan.threads, live.G}, x.options());
+    const int64_t G = Element<E>::count(live.G), N = Element<E>::count(z.N);
+    const Tensor sums = at::zeros({plan.threads, live.G}, x.options()), d_gates = room_for<E>(z.N * G, x);
     {
-      const Tensor packed = at::empty({plan.thin ? 0 : panels<T>(live.D) * Block<T>::width * live.G}, x.options());
-      const Backward<T> backward{live, plan, data<T>(out), data<T>(df), data<T>(di), data<T>(gates), data<T>(c_prev),
-                                 data<T>(w_hh), packed.data_ptr<T>(), d_gates.data_ptr<T>(), sums.data_ptr<T>(),
-                                 d_h0.data_ptr<T>(), d_c0.data_ptr<T>()};
+      const Tensor packed = room_for<E>(plan.thin ? 0 : panels<E>(live.D) * Block<E>::width * G, x);
+      const Backward<T, E> backward{live, plan, data<T>(out), data<T>(df), data<T>(di), data<T>(gates), data<T>(c_prev),
+                                    data<T>(w_hh), elements<E>(packed), elements<E>(d_gates), sums.data_ptr<T>(),
+                                    d_h0.data_ptr<T>(), d_c0.data_ptr<T>()};
       with_team(plan.threads, backward);
     }
     const auto same = [](int64_t i) { return i; };
@@ -574,12 +630,14 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
     const Tensor h_prev = previous_states(plan, h, h0), sum = sums.sum(0);
     for (const auto& [start, end] : live.runs())
       d_bias.narrow(0, original(start), end - start).copy_(sum.narrow(0, start, end - start));
-    product<T>(live.runs(), z.N, Matrix<T>{data<T>(d_gates), 1, live.G},
+    const Tensor turned = narrow ? room_for<E>(N * live.G, x) : d_gates;
+    const auto turn = [&](Team team) { by_pairs_of_rows(team, z.N, live.G, elements<E>(d_gates), elements<E>(turned)); };
+    product<E>(live.runs(), z.N, {elements<E>(turned), 1, live.G}, turn,
                {{data<T>(h_prev), z.D, live.D, d_w_hh}, {data<T>(x), z.I, z.I, d_w_ih}}, same, original);
-    if (wants_d_x && z.N < few_rows) {
-      at::mm_out(d_x, d_gates, w_ih);
+    if (wants_d_x && !narrow && z.N < few_rows) {
+      at::mm_out(d_x, d_gates.view({z.N, z.G}), w_ih);
     } else if (wants_d_x) {
-      product<T>({{0, z.N}}, live.G, Matrix<T>{data<T>(d_gates), live.G, 1}, {{data<T>(w_ih), z.I, z.I, d_x}}, original,
+      product<E>({{0, z.N}}, live.G, {elements<E>(d_gates), G, 1}, [](Team) {}, {{data<T>(w_ih), z.I, z.I, d_x}}, original,
                  same);
     }
   });
@@ -591,12 +649,14 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
 TORCH_LIBRARY(onlstm_cpu, m) {
   m.def(
       "scan(Tensor x, Tensor w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes, "
-      "int chunk_size, bool reverse, bool save, bool wants_d_state) "
+      "int chunk_size, bool reverse, bool save, bool wants_d_state, *, bool narrow=False) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
       "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor w_ih, "
       "Tensor w_hh, Tensor h0, Tensor c0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes, int chunk_size, "
-      "bool reverse, bool wants_d_x, bool wants_d_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "bool reverse, bool wants_d_x, bool wants_d_state, *, bool narrow=False) "
+      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def("has_bfloat16() -> bool", [] { return has_bfloat16; });
 }
 
 TORCH_LIBRARY_IMPL(onlstm_cpu, CPU, m) {

@@ -65,8 +65,13 @@ def decomposition(
     reverse: bool,
     save: bool,
     wants_d_state: bool,
+    *,
+    narrow: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Return what the operator returns, for inference: one loop over time, of any length, which ONNX has as `Scan`."""
+    """Return what the operator returns, for inference: one loop over time, of any length, which ONNX has as `Scan`.
+
+    `narrow` rounds nothing here.
+    """
     if batch_sizes is not None:
         raise RuntimeError("ONNX has no packed sequences: export the layer with a padded input, (T, B, input_size)")
 

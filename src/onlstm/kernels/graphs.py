@@ -31,6 +31,8 @@ class Buffers(NamedTuple):
     state: Sequence[Tensor | None]
     """(B, D), of which a step reads and replaces its first rows."""
     w_hh: Tensor
+    narrow: bool = False
+    """Whether the factors of products are rounded to bfloat16, as w_hh is already."""
 
 
 class _Recording(NamedTuple):
@@ -85,7 +87,7 @@ def _recording(step: Step, block: list[slice], buffers: Buffers, chunk_size: int
         return None
     stream = torch.cuda.current_stream().cuda_stream if w_hh.is_cuda else 0
     missing = tuple(x is None for x in (*buffers.inputs, *buffers.outputs))
-    key = step, rows, descending, chunk_size, w_hh.shape, w_hh.dtype, w_hh.device, stream, missing, BLOCK
+    key = step, rows, descending, chunk_size, w_hh.shape, w_hh.dtype, w_hh.device, buffers.narrow, stream, missing, BLOCK
     _sightings[key] += 1
     if key not in _recordings and _sightings[key] > REPLAY_AFTER:
         if len(_recordings) == _MOST:
@@ -101,7 +103,7 @@ def _record(step: Step, buffers: Buffers, rows: int, descending: bool, chunk_siz
             [None if x is None else x.new_zeros(length, *x.shape[1:]) for x in group]
             for group, length in zip(buffers[:3], (BLOCK * rows, BLOCK * rows, rows), strict=True)
         )
-        own = Buffers(inputs, outputs, state, torch.zeros_like(buffers.w_hh))
+        own = Buffers(inputs, outputs, state, torch.zeros_like(buffers.w_hh), buffers.narrow)
     order = [slice(k * rows, (k + 1) * rows) for k in range(BLOCK)]
 
     def steps() -> None:

@@ -22,13 +22,13 @@ from onlstm.kernels import build, equations, reference
 _LIBRARY = torch.library.Library("onlstm", "DEF")
 _LIBRARY.define(
     "scan(Tensor x, Tensor w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes,"
-    " int chunk_size, bool reverse, bool save, bool wants_d_state)"
+    " int chunk_size, bool reverse, bool save, bool wants_d_state, *, bool narrow=False)"
     " -> (Tensor h, Tensor h_n, Tensor c_n, Tensor d_f, Tensor d_i, Tensor gates, Tensor c_prev)"
 )
 _LIBRARY.define(
     "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor w_ih,"
     " Tensor w_hh, Tensor h0, Tensor c0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes,"
-    " int chunk_size, bool reverse, bool wants_d_x, bool wants_d_state)"
+    " int chunk_size, bool reverse, bool wants_d_x, bool wants_d_state, *, bool narrow=False)"
     " -> (Tensor d_x, Tensor d_w_ih, Tensor d_w_hh, Tensor d_bias, Tensor d_h0, Tensor d_c0)"
 )
 
@@ -43,11 +43,14 @@ def scan(
     batch_sizes: Tensor | None,
     chunk_size: int,
     reverse: bool = False,
+    *,
+    narrow: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return h (N, D), h_n, c_n (B, D) and the distances d_f, d_i (N), all differentiable.
 
     That is `cell.scan` of x @ w_ih.T + bias, with rows x (N, I) as there; without `batch_sizes` every step has B rows.
-    Half precision is computed, and its distances returned, in float32.
+    Half precision is computed, and its distances returned, in float32. `narrow` rounds the factors of products to
+    bfloat16, where that is faster; with an x in bfloat16 a CPU does so anyway. Sums, gates and states stay in float32.
     """
     dtype, exact = x.dtype, torch.promote_types(x.dtype, torch.float32)
     x, w_ih, w_hh, h0, c0 = (tensor.to(exact) for tensor in (x, w_ih, w_hh, h0, c0))
@@ -59,7 +62,9 @@ def scan(
     wants_d_state = tracing or (training and (h0.requires_grad or c0.requires_grad))
     wanted = wants_d_state or any(tensor is not None and tensor.requires_grad for tensor in (x, w_ih, w_hh, bias))
     save = tracing or (training and wanted)
-    out = torch.ops.onlstm.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save, wants_d_state)
+    narrow = exact == torch.float32 and (narrow or (dtype == torch.bfloat16 and x.device.type == "cpu"))
+    arguments = x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save, wants_d_state
+    out = torch.ops.onlstm.scan(*arguments, narrow=narrow)
     h, h_n, c_n, d_f, d_i, *_ = out
     return h.to(dtype), h_n.to(dtype), c_n.to(dtype), d_f, d_i
 
@@ -93,25 +98,26 @@ def gpu_kernel() -> Any:
 
 for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.backward)):
 
-    def _cpu(*args: Any, name: str = _name, plain: Any = _plain) -> Any:
-        return getattr(torch.ops.onlstm_cpu, name)(*args) if build.load() else plain(*args)
+    def _cpu(*args: Any, narrow: bool = False, name: str = _name, plain: Any = _plain) -> Any:
+        operator = getattr(torch.ops.onlstm_cpu, name) if build.load() else plain
+        return operator(*args, narrow=narrow and build.has_bfloat16())
 
-    def _gpu(*args: Any, function: str = _plain.__name__) -> Any:
-        return getattr(gpu_kernel(), function)(*args)
+    def _gpu(*args: Any, narrow: bool = False, function: str = _plain.__name__) -> Any:
+        return getattr(gpu_kernel(), function)(*args, narrow=narrow)
 
     _LIBRARY.impl(_name, _plain, "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, _cpu, "CPU")
     _LIBRARY.impl(_name, _gpu, "CUDA")  # ROCm's too
 
 
-def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any) -> Any:
+def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any, **_: Any) -> Any:
     (N, _), (G, D), save = x.shape, w_hh.shape, rest[-2]
     saved = N if save else 0
     outputs = (x.new_empty(shape) for shape in ((N, D), h0.shape, c0.shape, (N,), (N,)))
     return *outputs, x.new_empty(saved, G), x.new_empty(saved, D)
 
 
-def _scan_backward_fake(*args: Any) -> tuple[Tensor, ...]:
+def _scan_backward_fake(*args: Any, **_: Any) -> tuple[Tensor, ...]:
     x, w_ih, w_hh, h0 = args[5:9]
     d_x = x.new_empty(x.shape[0] if args[-2] else 0, x.shape[1])
     return d_x, *(x.new_empty(shape) for shape in (w_ih.shape, w_hh.shape, w_ih.shape[:1], h0.shape, h0.shape))
@@ -121,7 +127,8 @@ torch.library.register_fake("onlstm::scan", _scan_fake, lib=_LIBRARY)
 torch.library.register_fake("onlstm::scan_backward", _scan_backward_fake, lib=_LIBRARY)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: Any, output: tuple[Tensor, ...]) -> None:
+    ctx.narrow = keyword_only_inputs["narrow"]
     *arguments, ctx.chunk_size, ctx.reverse, save, ctx.wants_d_state = inputs
     if not save:
         raise RuntimeError("onlstm::scan was called with save=False and cannot be differentiated")
@@ -140,7 +147,8 @@ def _gradient(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         d = equations.gradients(grads[:5], tensors, needs, batch_sizes, ctx.chunk_size, ctx.reverse)
     else:
         options = ctx.chunk_size, ctx.reverse, needs[0], ctx.wants_d_state
-        d = torch.ops.onlstm.scan_backward(*grads[:5], x, w_ih, w_hh, h0, c0, *saved, batch_sizes, *options)
+        arguments = *grads[:5], x, w_ih, w_hh, h0, c0, *saved, batch_sizes, *options
+        d = torch.ops.onlstm.scan_backward(*arguments, narrow=ctx.narrow)
     return *(gradient if need else None for gradient, need in zip(d, needs, strict=True)), *[None] * 5
 
 

@@ -1,5 +1,5 @@
 // A matrix product of our own, and the threads that share it. Why: a batch of 20 is too skinny for the stock product, and
-// here the weights are rearranged once per call and then read in order at every step. Included by cpu.cpp alone.
+// here the weights are rearranged once per call and then read in order at every step.
 #pragma once
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
@@ -52,10 +52,24 @@ void with_team(int64_t threads, const F& work) {
 
 // ---------------------------------------------------------------------------------------------------- matrix product
 
-// C = init + A B, tile by tile: `height` rows of A times a panel of `width` columns of B stay in registers.
-template <typename T>
+// What factors are made of, and how they are multiplied: numbers, summed in their own type, or what bfloat16.h adds.
+template <typename E>
+struct Element {
+  using Sum = E;
+  using Lanes = Vec<E>;
+  static constexpr int64_t count(int64_t numbers) { return numbers; }
+  static INLINE Lanes load(const E* from) { return Lanes::loadu(from); }
+  static INLINE Lanes same(E x) { return Lanes(x); }
+  static INLINE Vec<Sum> multiply_add(Lanes a, Lanes b, Vec<Sum> sum) { return at::vec::fmadd(a, b, sum); }
+};
+template <typename E>
+using SumOf = typename Element<E>::Sum;
+
+// C = init + A B, tile by tile: `height` rows of A times a panel of `width` columns of B stay in registers. K is counted
+// in elements.
+template <typename E>
 struct Block {
-  static constexpr int64_t lanes = Vec<T>::size();
+  static constexpr int64_t lanes = Vec<SumOf<E>>::size();
 #if defined(CPU_CAPABILITY_AVX512) || defined(__aarch64__)
   static constexpr int64_t vectors = 4;  // 6 x 4 sums in 32 registers
 #else
@@ -63,30 +77,30 @@ struct Block {
 #endif
   static constexpr int64_t width = lanes * vectors;
   static constexpr int64_t height = 6;
-  static constexpr int64_t depth = 4096 / sizeof(T);  // of B held in the second-level cache at a time
+  static constexpr int64_t depth = 4096 / sizeof(E);  // of B held in the second-level cache at a time
   // of A likewise: more when B itself comes from afar
-  static int64_t rows(int64_t weights) { return height * (weights * sizeof(T) <= (8 << 20) ? 7 : 40); }
+  static int64_t rows(int64_t weights) { return height * (weights * sizeof(E) <= (8 << 20) ? 7 : 40); }
 };
 
 constexpr int64_t few_rows = 48;  // in a whole call: too few to rearrange weights for
 
 // A matrix somewhere in memory: element (i, j) at data[i * row + j * col].
-template <typename T>
+template <typename E>
 struct Matrix {
-  const T* data;
+  const E* data;
   int64_t row, col;
   Matrix from(int64_t i, int64_t j) const { return {data + i * row + j * col, row, col}; }
 };
 
 // Columns of B come in panels of `width`; the last panel is as many vectors wide as it needs.
-template <typename T>
+template <typename E>
 int64_t panels(int64_t N) {
-  return (N + Block<T>::width - 1) / Block<T>::width;
+  return (N + Block<E>::width - 1) / Block<E>::width;
 }
-template <typename T>
+template <typename E>
 int64_t vectors_of(int64_t panel, int64_t N) {
-  const int64_t left = N - panel * Block<T>::width;
-  return std::min(Block<T>::vectors, (left + Block<T>::lanes - 1) / Block<T>::lanes);
+  const int64_t left = N - panel * Block<E>::width;
+  return std::min(Block<E>::vectors, (left + Block<E>::lanes - 1) / Block<E>::lanes);
 }
 
 // A square that fits the registers, transposed: at each stage rows i and i + S exchange their off-diagonal blocks.
@@ -153,23 +167,24 @@ void pack(const T* B, int64_t ldb, int64_t K, int64_t N, int64_t first, int64_t 
   }
 }
 
-template <typename T, int H, int V>
-void tile(int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init, int64_t ld_init) {
-  constexpr int64_t L = Block<T>::lanes;
+template <typename E, int H, int V, typename T = SumOf<E>>
+void tile(int64_t K, Matrix<E> A, const E* B, T* C, int64_t ldc, const T* init, int64_t ld_init) {
+  constexpr int64_t L = Block<E>::lanes;
+  using Lanes = typename Element<E>::Lanes;
   Vec<T> sum[H][V];
 #pragma GCC unroll 8
   for (int i = 0; i < H; ++i)
 #pragma GCC unroll 8
     for (int j = 0; j < V; ++j) sum[i][j] = init ? Vec<T>::loadu(init + i * ld_init + j * L) : Vec<T>(T(0));
   for (int64_t k = 0; k < K; ++k) {
-    Vec<T> b[V];
+    Lanes b[V];
 #pragma GCC unroll 8
-    for (int j = 0; j < V; ++j) b[j] = Vec<T>::loadu(B + k * V * L + j * L);
+    for (int j = 0; j < V; ++j) b[j] = Element<E>::load(B + k * V * L + j * L);
 #pragma GCC unroll 8
     for (int i = 0; i < H; ++i) {
-      const Vec<T> a(A.data[i * A.row + k * A.col]);
+      const Lanes a = Element<E>::same(A.data[i * A.row + k * A.col]);
 #pragma GCC unroll 8
-      for (int j = 0; j < V; ++j) sum[i][j] = at::vec::fmadd(a, b[j], sum[i][j]);
+      for (int j = 0; j < V; ++j) sum[i][j] = Element<E>::multiply_add(a, b[j], sum[i][j]);
     }
   }
 #pragma GCC unroll 8
@@ -179,42 +194,43 @@ void tile(int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init, 
 }
 
 // A tile of h rows and n columns. If the last vector sticks out of the matrix, it is computed aside and copied.
-template <typename T, int H = Block<T>::height, int V = Block<T>::vectors>
-void any_tile(int64_t h, int64_t n, int64_t K, Matrix<T> A, const T* B, T* C, int64_t ldc, const T* init,
+template <typename E, int H = Block<E>::height, int V = Block<E>::vectors, typename T = SumOf<E>>
+void any_tile(int64_t h, int64_t n, int64_t K, Matrix<E> A, const E* B, T* C, int64_t ldc, const T* init,
               int64_t ld_init) {
-  constexpr int64_t L = Block<T>::lanes, W = V * L;
+  constexpr int64_t L = Block<E>::lanes, W = V * L;
   if (h < H) {
-    if constexpr (H > 1) return any_tile<T, H - 1, V>(h, n, K, A, B, C, ldc, init, ld_init);
+    if constexpr (H > 1) return any_tile<E, H - 1, V>(h, n, K, A, B, C, ldc, init, ld_init);
   } else if (n <= W - L) {
-    if constexpr (V > 1) return any_tile<T, H, V - 1>(h, n, K, A, B, C, ldc, init, ld_init);
+    if constexpr (V > 1) return any_tile<E, H, V - 1>(h, n, K, A, B, C, ldc, init, ld_init);
   } else if (n == W) {
-    tile<T, H, V>(K, A, B, C, ldc, init, ld_init);
+    tile<E, H, V>(K, A, B, C, ldc, init, ld_init);
   } else {
     T start[H * W] = {}, end[H * W];
     for (int i = 0; init && i < H; ++i) std::copy_n(init + i * ld_init, n, start + i * W);
-    tile<T, H, V>(K, A, B, end, W, start, W);
+    tile<E, H, V>(K, A, B, end, W, start, W);
     for (int i = 0; i < H; ++i) std::copy_n(end + i * W, n, C + i * ldc);
   }
 }
 
 // C (M x N) = init + A (M x K) B: B packed. init may be null (zero), or one row for all (ld_init = 0), or C itself.
-template <typename T>
+template <typename E>
 struct Target {
   int64_t N;
-  const T* packed;
-  T* C;
+  const E* packed;
+  SumOf<E>* C;
   int64_t ldc;
-  const T* init;
+  const SumOf<E>* init;
   int64_t ld_init;
 };
 
 // Rows [m0, m1) and panels [p0, p1) of each target, all with the same A. A is copied when its rows are not contiguous.
 // Rows are cut into nearly equal blocks, and those into nearly equal tiles: 20 rows are 5 + 5 + 5 + 5.
-template <typename T>
-void multiply(int64_t m0, int64_t m1, int64_t p0, int64_t p1, int64_t K, Matrix<T> A,
-              std::initializer_list<Target<T>> targets) {
-  using Bl = Block<T>;
-  std::vector<T> copy;
+template <typename E>
+void multiply(int64_t m0, int64_t m1, int64_t p0, int64_t p1, int64_t K, Matrix<E> A,
+              std::initializer_list<Target<E>> targets) {
+  using Bl = Block<E>;
+  using T = SumOf<E>;
+  std::vector<E> copy;
   const int64_t all = m1 - m0, block = Bl::rows(targets.begin()->N * K);
   const int64_t blocks = std::max<int64_t>(1, (all + block / 2) / block), depths = (K + Bl::depth - 1) / Bl::depth;
   for (int64_t d = 0; d < depths; ++d) {
@@ -222,22 +238,22 @@ void multiply(int64_t m0, int64_t m1, int64_t p0, int64_t p1, int64_t K, Matrix<
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t i0 = m0 + all * i / blocks, m = m0 + all * (i + 1) / blocks - i0;
       const int64_t tiles = (m + Bl::height - 1) / Bl::height;
-      Matrix<T> a = A.from(i0, k0);
+      Matrix<E> a = A.from(i0, k0);
       if (a.col != 1) {  // k by k, all rows of the block side by side
         copy.resize(m * k);
         for (int64_t j = 0; j < k; ++j)
           for (int64_t r = 0; r < m; ++r) copy[j * m + r] = a.data[r * a.row + j * a.col];
         a = {copy.data(), 1, m};
       }
-      for (const Target<T>& to : targets)
-        for (int64_t p = p0; p < std::min(p1, panels<T>(to.N)); ++p) {
-          const int64_t n0 = p * Bl::width, n = std::min(Bl::width, to.N - n0), w = vectors_of<T>(p, to.N) * Bl::lanes;
-          const T* b = to.packed + p * K * Bl::width + k0 * w;
+      for (const Target<E>& to : targets)
+        for (int64_t p = p0; p < std::min(p1, panels<E>(to.N)); ++p) {
+          const int64_t n0 = p * Bl::width, n = std::min(Bl::width, to.N - n0), w = vectors_of<E>(p, to.N) * Bl::lanes;
+          const E* b = to.packed + p * K * Bl::width + k0 * w;
           for (int64_t s = 0; s < tiles; ++s) {
             const int64_t top = m * s / tiles, h = m * (s + 1) / tiles - top;
             T* c = to.C + (i0 + top) * to.ldc + n0;
             const T* from = k0 ? c : to.init ? to.init + (i0 + top) * to.ld_init + n0 : nullptr;
-            any_tile<T>(h, n, k, a.from(top, 0), b, c, to.ldc, from, k0 ? to.ldc : to.ld_init);
+            any_tile<E>(h, n, k, a.from(top, 0), b, c, to.ldc, from, k0 ? to.ldc : to.ld_init);
           }
         }
     }

@@ -33,12 +33,15 @@ def forward(
     reverse: bool,
     save: bool,
     wants_d_state: bool,
+    *,
+    narrow: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return h (N, D), h_n, c_n (B, D), the distances d_f, d_i (N), and saved gates (N, G) and c_prev (N, D).
 
     Without `save` the last two are empty. `wants_d_state` (h0 or c0 will get a gradient) is for the C++ kernel: if
-    nobody asks for that, it may leave out a dead last chunk.
+    nobody asks for that, it may leave out a dead last chunk. `narrow` rounds the factors of products to bfloat16.
     """
+    x, w_ih, w_hh = (rounded(factor, narrow) for factor in (x, w_ih, w_hh))
     x_gates = F.linear(x, w_ih, bias)
     (N, G), (B, D) = x_gates.shape, c0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
@@ -47,7 +50,7 @@ def forward(
     gates, c_prev = x_gates.new_empty(N if save else 0, G), x_gates.new_empty(N if save else 0, D)
     for t in steps(N, B, batch_sizes, reverse):
         b = t.stop - t.start
-        logits = (x_gates[t] + h_n[:b] @ w_hh.T).split((K, K, D, D, D, D), -1)
+        logits = (x_gates[t] + rounded(h_n[:b], narrow) @ w_hh.T).split((K, K, D, D, D, D), -1)
         p_i, p_f = logits[0].softmax(-1), logits[1].softmax(-1)
         o, g, i, f = logits[2].sigmoid(), logits[3].tanh(), logits[4].sigmoid(), logits[5].sigmoid()
         if save:
@@ -81,12 +84,14 @@ def backward(
     reverse: bool,
     wants_d_x: bool,
     wants_d_state: bool,
+    *,
+    narrow: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of x (empty if not wanted), w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero)."""
     (N, G), (B, D) = gates.shape, h0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
     d_h0, d_c0 = first_gradients(d_hn, d_cn, h0)
-    d_gates = gates.new_empty(gates.shape)
+    d_gates, w_hh = gates.new_empty(gates.shape), rounded(w_hh, narrow)
     order = list(steps(N, B, batch_sizes, reverse))
     for t in reversed(order):
         b = t.stop - t.start
@@ -120,8 +125,8 @@ def backward(
             ),
             -1,
         )
-        d_h0[:b] = d_gates[t] @ w_hh
-    return *weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x), d_h0, d_c0
+        d_h0[:b] = rounded(d_gates[t], narrow) @ w_hh
+    return *weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x, narrow), d_h0, d_c0
 
 
 def first_gradients(d_hn: Tensor | None, d_cn: Tensor | None, h0: Tensor) -> list[Tensor]:
@@ -132,11 +137,18 @@ def first_gradients(d_hn: Tensor | None, d_cn: Tensor | None, h0: Tensor) -> lis
 
 
 def weight_gradients(
-    d_gates: Tensor, x: Tensor, w_ih: Tensor, h: Tensor, h0: Tensor, order: list[slice], wants_d_x: bool
+    d_gates: Tensor, x: Tensor, w_ih: Tensor, h: Tensor, h0: Tensor, order: list[slice], wants_d_x: bool, narrow: bool
 ) -> tuple[Tensor, ...]:
     """Return the gradients of x, w_ih, w_hh and bias from those of all pre-activations: one product each."""
+    d_bias, h_prev = d_gates.sum(0), _h_prev(h, h0, order)
+    d_gates, x, w_ih, h_prev = (rounded(factor, narrow) for factor in (d_gates, x, w_ih, h_prev))
     d_x = d_gates @ w_ih if wants_d_x else x.new_empty(0, x.shape[1])
-    return d_x, d_gates.T @ x, d_gates.T @ _h_prev(h, h0, order), d_gates.sum(0)
+    return d_x, d_gates.T @ x, d_gates.T @ h_prev, d_bias
+
+
+def rounded(factor: Tensor, narrow: bool) -> Tensor:
+    """Return a factor of a product, rounded to bfloat16 if it is to be."""
+    return factor.bfloat16().to(factor.dtype) if narrow else factor
 
 
 def _cumulative(p: Tensor, M: int) -> Tensor:

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from onlstm.kernels import graphs, reference
 from onlstm.kernels.graphs import Buffers
+from onlstm.kernels.reference import rounded
 
 
 @triton.jit
@@ -198,22 +199,22 @@ def launch_options(G: int, D: int, chunk_size: int, ROWS: int = 1) -> dict[str, 
 
 
 def _launch(kernel: Any, t: slice, buffers: Buffers, chunk_size: int) -> None:
-    inputs, outputs, state, w_hh = buffers
+    inputs, outputs, state, w_hh, _ = buffers
     rows, ROWS = t.stop - t.start, 1 if w_hh.is_cuda else 16  # to the interpreter a program is what costs time
     options = launch_options(w_hh.shape[0], w_hh.shape[1], chunk_size, ROWS)
     kernel[(triton.cdiv(rows, ROWS),)](*inputs, *outputs, *state, t.start, rows, **options)
 
 
 def _forward_step(t: slice, buffers: Any, chunk_size: int) -> None:
-    (x_gates,), _, (h_n, _), w_hh = buffers
-    x_gates[t].addmm_(h_n[: t.stop - t.start], w_hh.T)
+    (x_gates,), _, (h_n, _), w_hh, narrow = buffers
+    x_gates[t].addmm_(rounded(h_n[: t.stop - t.start], narrow), w_hh.T)
     _launch(forward_kernel, t, buffers, chunk_size)
 
 
 def _backward_step(t: slice, buffers: Any, chunk_size: int) -> None:
-    _, (d_gates,), (d_hn, _), w_hh = buffers
+    _, (d_gates,), (d_hn, _), w_hh, narrow = buffers
     _launch(backward_kernel, t, buffers, chunk_size)
-    torch.mm(d_gates[t], w_hh, out=d_hn[: t.stop - t.start])
+    torch.mm(rounded(d_gates[t], narrow), w_hh, out=d_hn[: t.stop - t.start])
 
 
 def forward(
@@ -228,24 +229,27 @@ def forward(
     reverse: bool,
     save: bool,
     wants_d_state: bool,
+    *,
+    narrow: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return what `reference.forward` returns."""
+    x, w_ih, w_hh = (rounded(factor, narrow) for factor in (x, w_ih, w_hh))
     gates = F.linear(x, w_ih, bias)  # each row is replaced by its activated gates
     (N, G), (B, D) = gates.shape, c0.shape
     h, d_f, d_i, c_prev = (gates.new_empty(shape) for shape in ((N, D), (N,), (N,), (N if save else 0, D)))
     state = [x.clone(memory_format=torch.contiguous_format) for x in (h0, c0)]
     outputs = (gates, h, d_f, d_i, c_prev) if save else (None, h, d_f, d_i, None)
     order = list(reference.steps(N, B, batch_sizes, reverse))
-    graphs.run(_forward_step, order, Buffers((gates,), outputs, state, w_hh), chunk_size)
+    graphs.run(_forward_step, order, Buffers((gates,), outputs, state, w_hh, narrow), chunk_size)
     return h, *state, d_f, d_i, gates if save else gates.new_empty(0, G), c_prev
 
 
-def backward(*args: Any) -> tuple[Tensor, ...]:
+def backward(*args: Any, narrow: bool = False) -> tuple[Tensor, ...]:
     """Return what `reference.backward` returns, of the same arguments."""
     *d_outputs, x, w_ih, w_hh, h0, _, h, gates, c_prev, batch_sizes, chunk_size, reverse, wants_d_x, _ = args
     d_h, d_hn, d_cn, d_df, d_di = (None if d is None else d.contiguous() for d in d_outputs)
     state, d_gates = reference.first_gradients(d_hn, d_cn, h0), torch.empty_like(gates)
     order = list(reference.steps(len(x), len(h0), batch_sizes, reverse))
-    buffers = Buffers((gates, c_prev, d_h, d_df, d_di), (d_gates,), state, w_hh)
+    buffers = Buffers((gates, c_prev, d_h, d_df, d_di), (d_gates,), state, rounded(w_hh, narrow), narrow)
     graphs.run(_backward_step, order[::-1], buffers, chunk_size)
-    return *reference.weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x), *state
+    return *reference.weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x, narrow), *state

@@ -61,7 +61,7 @@ class LMConfig:
     tied: bool = True
     """Input and output embeddings are the same."""
     softmax: Softmax = "full"
-    """`bfloat16`: full, but training rounds factors to save time; `adaptive`: for large vocabularies, never tied."""
+    """`bfloat16`: full, always trained in it (see train.precision); `adaptive`: for large vocabularies, never tied."""
     mos: int = 0
     """Number of softmaxes to mix (AWD-LSTM-MoS: 15); 0: one plain softmax."""
     free_last_chunk: bool = False

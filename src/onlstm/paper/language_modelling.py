@@ -74,7 +74,8 @@ def run(
         data = _corpus(request, world, stack, say)
         torch.manual_seed(recipe.seed)
         config = replace(recipe.model, vocab_size=len(data.tokenizer))
-        model = LanguageModel(config, data.tokenizer).to(device, getattr(torch, recipe.train.precision))
+        dtype = torch.float64 if recipe.train.precision == "float64" else torch.float32
+        model = LanguageModel(config, data.tokenizer).to(device, dtype)
         sizes = "→".join(map(str, (config.embedding_size, *config.sizes)))
         where = "" if device.type == "cpu" else f", on {device}"
         say(f"{config.rnn} {sizes}: {sum(p.numel() for p in model.parameters()):,} parameters{where}")
@@ -123,8 +124,9 @@ def _checkpoint(request: Request) -> StateDict | None:
         if name != "train" and value != saved.settings()[name]:
             raise UserError(f"--{name}: cannot change with --resume; only train.* can")
     for name in ("batch_size", "optimizer", "averaging", "precision"):
-        if getattr(request.recipe.train, name) != getattr(saved.train, name):
-            raise UserError(f"--train.{name}: cannot change with --resume (it was {getattr(saved.train, name)})")
+        before, now = getattr(saved.train, name), getattr(request.recipe.train, name)
+        if now != before and {now, before} != {"float32", "bfloat16"}:  # both have weights in float32
+            raise UserError(f"--train.{name}: cannot change with --resume (it was {before})")
     return content
 
 

@@ -70,8 +70,8 @@ class TrainConfig(FitConfig):
     """Epochs without improvement that start the averaging."""
     finetune_epoch: int = 500
     """Epoch after which averaging starts again; 0: never."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Precision of weights and arithmetic; float64 is for comparing runs digit by digit."""
+    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    """bfloat16: round the factors of products (softmax, ON-LSTM, LSTM), to save time; float64: to compare digits."""
     valid_batch_size: int = 10
     """Columns of the validation text."""
 

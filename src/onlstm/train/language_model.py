@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from onlstm.errors import UserError
+from onlstm.kernels.build import has_bfloat16
 from onlstm.lm.dropout import Masks
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import States, detached, window
@@ -71,6 +72,12 @@ class LanguageModelTraining(fit.Training):
                     f"the {text} text has {len(ids)} tokens; {batch} columns need at least {2 * batch}: "
                     "give more text, or a smaller train.batch_size or train.valid_batch_size"
                 )
+        if config.precision == "bfloat16":
+            if self.parameters[0].device.type == "cpu" and not has_bfloat16():
+                raise UserError(
+                    "train.precision bfloat16: needs a processor with avx512_bf16 and the C++ kernel; set it to float32"
+                )
+            model.round_products()
         self._valid, self._own = valid, world.columns(config.batch_size)
         self.length = len(train) // config.batch_size
         self._text = train[: self.length * config.batch_size].reshape(config.batch_size, self.length)[self._own]

@@ -31,6 +31,7 @@ from onlstm.device import moved
 from onlstm.errors import UserError, nearest
 from onlstm.kernels import ops
 from onlstm.layer import ONLSTM
+from onlstm.lm.cells.lstm import open_gates
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import CPU, Encoder
 from onlstm.paper.logic.formulas import VOCABULARY
@@ -40,8 +41,6 @@ from onlstm.paper.logic.ordered_memory import OrderedMemory
 _OWN = "name a torch.nn.Module of your own with a whole number `size`, made from a ModelConfig"
 _CUTS = (3, 5, 7)
 """Where a batch of the published pairs branches most: there is a fifth less to compute than without."""
-_OPEN = (-1e3, 1e3, 1e3, -1e3)
-"""Logits of two master gates over one chunk, open to write it: after the softmax exactly (0, 1) and (1, 0)."""
 
 
 class Recurrent(Encoder):
@@ -81,23 +80,13 @@ class Recurrent(Encoder):
         return torch.cat(last).index_select(0, places)
 
     def _layers(self) -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
-        """Yield w_ih, w_hh, bias and chunk size of each layer for `ops.scan`: the weights of one pass.
-
-        With its master gates held open (f_m = i_m = 1) an ON-LSTM is an LSTM, so both have the fast kernel.
-        """
+        """Yield w_ih, w_hh, bias and chunk size of each layer for `ops.scan`: the weights of one pass."""
         for w_ih, w_hh, b_ih, b_hh in self.rnn.all_weights:
             bias = b_ih + b_hh
             if isinstance(self.rnn, ONLSTM):
                 yield w_ih, F.dropout(w_hh, self.rnn.weight_dropout, self.training), bias, self.rnn.chunk_size
             else:
-                ih, hh = (_with_masters(w, w.new_zeros(4, w.shape[1])) for w in (w_ih, w_hh))
-                yield ih, hh, _with_masters(bias, bias.new_tensor(_OPEN)), self.size
-
-
-def _with_masters(lstm: Tensor, masters: Tensor) -> Tensor:
-    """Return an LSTM's weights in the order of `cell.GATES`, behind those of master gates."""
-    i, f, g, o = lstm.chunk(4)
-    return torch.cat([masters, o, g, i, f])
+                yield *open_gates(w_ih, w_hh, bias), self.size
 
 
 class _Part(NamedTuple):
