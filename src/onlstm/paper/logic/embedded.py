@@ -1,9 +1,15 @@
-"""What every encoder of formulas begins with: embeddings of the tokens, and dropout."""
+"""What encoders of formulas begin with: embeddings of the tokens and dropout; and what those with trees promise."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from onlstm.paper.logic.config import ModelConfig
+
+_NEW = 0.1
+"""Share of a batch in the running mean of the rewards, as in the code of Williams et al. 2018."""
 
 
 class Dropout(nn.Dropout):
@@ -22,3 +28,39 @@ class Encoder(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         self.dropout = Dropout(config.dropout)
+
+
+class TreeEncoder(Encoder, ABC):
+    """An encoder that builds a tree of its own of each formula."""
+
+    @abstractmethod
+    def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
+        """Return the height of the split left of each token of formulas, longest first; 0 for the first token."""
+
+
+class Sampler(TreeEncoder, ABC):
+    """An encoder that samples its trees in training and learns from rewards which to sample: REINFORCE.
+
+    Williams 1992: the gradient of the log-probability of what was sampled, times how much better than usual it did.
+    """
+
+    baseline: Tensor
+    """The running mean of the rewards."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("baseline", torch.zeros(()))
+
+    def forward(self, formulas: Sequence[Tensor]) -> Tensor:
+        return self.sample(formulas)[0]
+
+    @abstractmethod
+    def sample(self, formulas: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the vectors (B, D) of formulas, longest first, and the log-probabilities (B,) of their trees."""
+
+    @torch.no_grad()
+    def advantage(self, reward: Tensor) -> Tensor:
+        """Return how much larger than the running mean rewards are, and take them into that."""
+        advantage = reward - self.baseline
+        self.baseline.lerp_(reward.mean(), _NEW)
+        return advantage

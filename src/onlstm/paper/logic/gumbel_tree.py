@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Encoder
+from onlstm.paper.logic.embedded import TreeEncoder
 
 
 def straight_through(soft: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
@@ -38,7 +38,7 @@ def gumbel(like: Tensor) -> Tensor:
     return -torch.empty_like(like).exponential_().clamp(min=1e-20).log()
 
 
-class GumbelTreeLSTM(Encoder):
+class GumbelTreeLSTM(TreeEncoder):
     """The hidden state of the root of the tree that it builds of each formula; its temperature is the paper's, 1."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -52,7 +52,6 @@ class GumbelTreeLSTM(Encoder):
 
     @torch.no_grad()
     def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
-        """Return the height of the split left of each token of formulas, longest first; 0 for the first token."""
         rows = [[0] * len(ids) for ids in formulas]
         splits = [list(range(1, len(ids))) for ids in formulas]  # between the nodes that are left
         for step, places in enumerate(self.build(formulas)[1], 1):
