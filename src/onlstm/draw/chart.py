@@ -127,8 +127,8 @@ class _Chart:
         x = self.x(place)
         line = f'<line stroke="{GREY}" stroke-dasharray="4 4" x1="{x}" x2="{x}" y1="{self.bottom}" y2="{self.top}"/>'
         halo = 'stroke="#fff" stroke-width="4" paint-order="stroke"'  # legible where lines pass
-        place = f'x="{x}" dx="6" y="{self.bottom - 8}" font-size="{_TEXT}"'
-        return f'{line}<text {place} fill="{GREY}" {halo}>{xml(text)}</text>'
+        style = f'font-size="{_TEXT}" fill="{GREY}" {halo}'
+        return f'{line}<text x="{x}" dx="6" y="{self.bottom - 8}" {style}>{xml(text)}</text>'
 
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:
