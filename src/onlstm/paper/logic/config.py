@@ -113,7 +113,7 @@ class Options:
     data: Path | None = None
     """Folder or archive with files train0 … test12 (default: pairs are generated)."""
     encoder: tuple[str, ...] | None = None
-    """onlstm, lstm, tree-lstm, majority (default), ordered-memory, gumbel-tree-lstm, rrnet, rl-spinn or module:name."""
+    """Default: onlstm lstm tree-lstm majority. Also ordered-memory gumbel-tree-lstm rrnet rl-spinn, or module:name."""
     seeds: int | None = None
     """Seeds per encoder (default: 3)."""
     seed: int = 0

@@ -166,7 +166,9 @@ class RRNet(ShiftReduce):
 
     def leaves(self, x: Tensor) -> Tensor:
         x = self.project(x)
-        return torch.cat([*self.cell(x), x], -1)
+        i, _, g, o = F.linear(x, self.cell.weight_ih, self.cell.bias_ih + self.cell.bias_hh).chunk(4, -1)
+        c = i.sigmoid() * g.tanh()  # from the state zero
+        return torch.cat([o.sigmoid() * c.tanh(), c, x], -1)
 
     def compose(self, left: Tensor, right: Tensor) -> Tensor:
         h, c = self.cell(right.chunk(3, -1)[2], left.chunk(3, -1)[:2])
