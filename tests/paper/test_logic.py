@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from onlstm.paper.logic import experiment, figure, formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
 from onlstm.paper.logic.data import Data
-from onlstm.paper.logic.encoders import build
+from onlstm.paper.logic.encoders import ENCODERS, build
 from onlstm.paper.logic.experiment import run
 from onlstm.paper.logic.formulas import VOCABULARY, Pair
 from onlstm.paper.logic.generate import generate
@@ -345,6 +346,10 @@ def test_the_figure_has_bands_a_boundary_and_the_published(learnt):
     picture = figure.svg(found)
     assert picture.count("<polygon") == 2  # of two encoders with two seeds
     assert "trained on at most 2" in picture
+    every = figure.svg(replace(found, encoders=dict.fromkeys(ENCODERS, found.encoders["onlstm"])))
+    assert every.count("<polygon") == len(ENCODERS)
+    for name in ("Ordered Memory", "Gumbel Tree-LSTM", "RRNet", "RL-SPINN"):
+        assert f">{name}</text>" in every
     names = re.findall(r">(ours|published|ON-LSTM|LSTM|RRNet|Tree-LSTM|Logical inference[^<]*)</text>", picture)
     assert names[0] == "Logical inference: accuracy by length"
     assert (names.index("ours"), names.count("ON-LSTM"), names[names.index("published") + 1]) == (1, 2, "ON-LSTM")
