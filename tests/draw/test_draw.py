@@ -265,6 +265,12 @@ def test_a_thin_line_has_the_colour_of_its_namesake():
     assert looks[2]["stroke-dasharray"] == looks[0]["stroke-dasharray"]
 
 
+def test_eight_lines_have_eight_colours():
+    lines = [Line(name=name, values=[1.0, 2.0]) for name in "abcdefgh"]
+    paths = ET.fromstring(draw.curve(lines)).iter(f"{NAMESPACE}path")
+    assert len({path.attrib["stroke"] for path in paths}) == 8
+
+
 def test_notebooks_show_the_picture():
     assert TREE._repr_svg_() == draw.svg(TREE)
 

@@ -5,10 +5,12 @@ import re
 import signal
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from onlstm import folder as store
 from onlstm.errors import UserError
@@ -16,7 +18,7 @@ from onlstm.paper.logic import experiment, figure, formulas, trained
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
 from onlstm.paper.logic.data import Data
-from onlstm.paper.logic.encoders import build
+from onlstm.paper.logic.encoders import ENCODERS, build
 from onlstm.paper.logic.experiment import run
 from onlstm.paper.logic.formulas import VOCABULARY, Pair
 from onlstm.paper.logic.generate import generate
@@ -70,10 +72,10 @@ def ending(folder):
     return (folder / store.WEIGHTS).read_bytes(), log, [*content["model"].values(), *state, content["random"]]
 
 
-@pytest.mark.parametrize("encoder", ["onlstm", "tree-lstm"])
+@pytest.mark.parametrize("encoder", ["onlstm", "tree-lstm", "rrnet"])
 @pytest.mark.parametrize("stop_at", [1, 4, 5, 9])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, encoder, stop_at):
-    more = {"rename": encoder == "onlstm"}
+    more = {"rename": encoder == "onlstm", "average_epochs": 2 if encoder == "tree-lstm" else 1}
     assert fit(training(tmp_path / "whole", encoder, **more))
     first, stop = training(tmp_path / "cut", encoder, **more), Stop()
 
@@ -92,6 +94,24 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, encoder, stop_at):
     whole, cut = ending(tmp_path / "whole"), ending(tmp_path / "cut")
     assert whole[:2] == cut[:2]
     assert all(torch.equal(a, b) for a, b in zip(whole[2], cut[2], strict=True))
+
+
+def test_the_mean_of_the_last_epochs_is_validated_and_kept(tmp_path):
+    made, ends, said = training(tmp_path, epochs=3, average_epochs=2), [], []
+
+    def listen(record):
+        if record.event == "epoch":
+            ends.append({name: value.clone() for name, value in made.model.state_dict().items()})
+            said.append(record.numbers["valid_accuracy"])
+
+    fit(made, [listen])
+    best = made.progress.best_epoch
+    assert best > 1, "the first epoch's mean is its own weights"
+    kept = load_file(tmp_path / store.WEIGHTS)
+    for name, value in kept.items():
+        torch.testing.assert_close(value, (ends[best - 1][name] + ends[best - 2][name]) / 2, rtol=0, atol=1e-7)
+    made.model.load_state_dict(kept)
+    assert said[best - 1] == 100 * made.model.right(made._valid).mean()
 
 
 def test_plateaus_halve_the_learning_rate_and_the_best_weights_are_kept(tmp_path):
@@ -326,6 +346,10 @@ def test_the_figure_has_bands_a_boundary_and_the_published(learnt):
     picture = figure.svg(found)
     assert picture.count("<polygon") == 2  # of two encoders with two seeds
     assert "trained on at most 2" in picture
+    every = figure.svg(replace(found, encoders=dict.fromkeys(ENCODERS, found.encoders["onlstm"])))
+    assert every.count("<polygon") == len(ENCODERS)
+    for name in ("Ordered Memory", "Gumbel Tree-LSTM", "RRNet", "RL-SPINN"):
+        assert f">{name}</text>" in every
     names = re.findall(r">(ours|published|ON-LSTM|LSTM|RRNet|Tree-LSTM|Logical inference[^<]*)</text>", picture)
     assert names[0] == "Logical inference: accuracy by length"
     assert (names.index("ours"), names.count("ON-LSTM"), names[names.index("published") + 1]) == (1, 2, "ON-LSTM")

@@ -1,11 +1,14 @@
-"""The Gumbel Tree-LSTM: against lists of nodes, finite differences of its soft form, and its trees."""
+"""The Gumbel Tree-LSTM: against lists of nodes, the paper's layers under autograd, and its trees."""
 
+from functools import partial
 from itertools import pairwise
 
+import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from formulas import TEXTS, gradients_are_derivatives, ids
-from onlstm.paper.logic import gumbel_tree, induced
+from formulas import TEXTS, ids
+from onlstm.paper.logic import induced
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.encoders import build
 from onlstm.trees import Tree, tree_from_distances
@@ -53,23 +56,54 @@ def test_it_is_the_plain_loop_and_its_heights_are_its_trees():
     assert own.n == 2
 
 
-def test_gradients_of_the_soft_form(monkeypatch):
-    """The straight-through gradient is no derivative; without the hard choice it has to be one."""
-    monkeypatch.setattr(gumbel_tree, "straight_through", lambda soft: soft)
-    module = encoder(D=3, scale=0.7)
-    assert gradients_are_derivatives(module)
+def layers(module, formulas):
+    """Return the vectors by the paper's layers: all candidates anew in each, masks, straight-through choices."""
+    lengths = torch.tensor([len(row) for row in formulas])
+    tokens = pad_sequence(formulas, batch_first=True)
+    h, c = module.leaf(module.dropout(module.embedding(tokens))).chunk(2, -1)
+    ended = []
+    for step in range(1, tokens.shape[1]):
+        rows = int((lengths > step).sum())
+        ended.append(h[rows:, 0])
+        h, c = h[:rows], c[:rows]
+        i, f_l, f_r, o, g = module.compose(torch.cat([h[:, :-1], h[:, 1:]], -1)).chunk(5, -1)
+        c_p = f_l.sigmoid() * c[:, :-1] + f_r.sigmoid() * c[:, 1:] + i.sigmoid() * g.tanh()
+        h_p = o.sigmoid() * c_p.tanh()
+        scores = h_p @ module.q
+        if module.training:
+            scores = scores - torch.empty_like(scores).exponential_().log()
+        there = torch.arange(scores.shape[1]) < (lengths[:rows] - step)[:, None]
+        soft = scores.masked_fill(~there, -torch.inf).softmax(-1)
+        y = torch.zeros_like(soft).scatter(-1, soft.argmax(-1, keepdim=True), 1.0) + (soft - soft.detach())
+        upto = y.cumsum(-1)
+        m_l, m_p, m_r = (mask[..., None] for mask in (1 - upto, y, upto - y))
+        h, c = (m_l * old[:, :-1] + m_p * new + m_r * old[:, 1:] for old, new in ((h, h_p), (c, c_p)))
+    return torch.cat([h[:, 0], *reversed(ended)])
 
 
-def test_choices_are_hard_and_sampled_by_their_softmax():
+@pytest.mark.parametrize("training", [False, True])
+def test_vectors_and_gradients_are_those_of_the_papers_layers(training):
+    module, results = encoder(scale=0.9).train(training), []
+    module.dropout.p = 0.2
+    formulas = [ids(text) for text in TEXTS[:1] + TEXTS]
+    weights = torch.randn(len(formulas), module.size, dtype=torch.float64)
+    for encode in (module, partial(layers, module)):
+        torch.manual_seed(0)
+        vectors = encode(formulas)
+        module.zero_grad()
+        (vectors * weights).sum().backward()
+        results.append([vectors.detach(), *(p.grad for p in module.parameters())])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        assert expected.abs().max() > 1e-3
+
+
+def test_choices_are_sampled_by_the_softmax_of_their_scores():
     module = encoder().train()
     torch.manual_seed(0)
-    h_p = torch.randn(1, 3, 6, dtype=torch.float64).expand(4000, 3, 6)
+    scores = torch.tensor([0.3, -0.9, 5.0]).double()
     there = torch.tensor([True, True, False]).expand(4000, 3)
-    y = module.choice(h_p, there).detach()
-    assert set(y.unique().tolist()) == {0.0, 1.0}
-    expected = (h_p[0] @ module.q).detach()[:2].softmax(-1)
-    torch.testing.assert_close(y.mean(0)[:2], expected, rtol=0, atol=0.03)
-    assert y[:, 2].sum() == 0
-    soft = torch.tensor([[0.2, 0.5, 0.3]], requires_grad=True)
-    (gumbel_tree.straight_through(soft) * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
-    assert soft.grad.tolist() == [[1.0, 2.0, 3.0]]
+    chosen = module.validity(scores.expand(4000, 3), there).argmax(-1)
+    shares = torch.bincount(chosen, minlength=3) / 4000
+    torch.testing.assert_close(shares[:2].double(), scores[:2].softmax(-1), rtol=0, atol=0.03)
+    assert shares[2] == 0

@@ -8,7 +8,7 @@ from itertools import groupby
 from onlstm.draw.diagram import ems, xml
 from onlstm.draw.svg import GREY, document
 
-_COLOURS = ("#0369a1", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be185d", "#475569")
+_COLOURS = ("#0369a1", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be185d", "#475569", "#0f766e")
 _DASHES = ("none", "7 3", "2 3", "9 3 2 3")
 _WIDTH, _TEXT, _LINE = 760, 12, 18
 _LEFT, _TOP, _PLOT = 58, 12, 362
@@ -126,7 +126,9 @@ class _Chart:
     def marker(self, place: float, text: str) -> str:
         x = self.x(place)
         line = f'<line stroke="{GREY}" stroke-dasharray="4 4" x1="{x}" x2="{x}" y1="{self.bottom}" y2="{self.top}"/>'
-        return f'{line}<text x="{x}" dx="6" y="{self.bottom - 8}" font-size="{_TEXT}" fill="{GREY}">{xml(text)}</text>'
+        halo = 'stroke="#fff" stroke-width="4" paint-order="stroke"'  # legible where lines pass
+        style = f'font-size="{_TEXT}" fill="{GREY}" {halo}'
+        return f'{line}<text x="{x}" dx="6" y="{self.bottom - 8}" {style}>{xml(text)}</text>'
 
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:

@@ -87,7 +87,19 @@ def _recording(step: Step, block: list[slice], buffers: Buffers, chunk_size: int
         return None
     stream = torch.cuda.current_stream().cuda_stream if w_hh.is_cuda else 0
     missing = tuple(x is None for x in (*buffers.inputs, *buffers.outputs))
-    key = step, rows, descending, chunk_size, w_hh.shape, w_hh.dtype, w_hh.device, buffers.narrow, stream, missing, BLOCK
+    key = (
+        step,
+        rows,
+        descending,
+        chunk_size,
+        w_hh.shape,
+        w_hh.dtype,
+        w_hh.device,
+        buffers.narrow,
+        stream,
+        missing,
+        BLOCK,
+    )
     _sightings[key] += 1
     if key not in _recordings and _sightings[key] > REPLAY_AFTER:
         if len(_recordings) == _MOST:

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from onlstm import memory
 from onlstm.device import moved
 from onlstm.paper.logic import encoders
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import CPU, Dropout, Encoder
+from onlstm.paper.logic.embedded import CPU, Dropout, Encoder, Sampler
 from onlstm.paper.logic.formulas import RELATIONS, VOCABULARY, Pair
 
 _AT_ONCE = 512
@@ -98,11 +99,27 @@ class Classifier(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the logits (B, 7)."""
-        formulas = batch.formulas
-        if not isinstance(self.encoder, Encoder):  # ours arrange them first, and move the result
-            formulas = [moved(ids, self.device) for ids in formulas]
-        states = self.encoder(formulas)
-        h_1, h_2 = (states.index_select(0, side) for side in batch.sides)
+        return self._relations(self.encoder(self._moved(batch.formulas)), batch.sides)
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits (B, 7) and, of each pair, what to minimise (B,): cross-entropy, or that and REINFORCE's.
+
+        The reward of a tree that an encoder samples is the log-probability of the right relation.
+        """
+        if not isinstance(self.encoder, Sampler):
+            logits = self(batch)
+            return logits, F.cross_entropy(logits, batch.labels, reduction="none")
+        states, log_p = self.encoder.sample(batch.formulas)
+        logits = self._relations(states, batch.sides)
+        nll = F.cross_entropy(logits, batch.labels, reduction="none")
+        return logits, nll - self.encoder.advantage(-nll) * log_p[batch.sides].sum(0)
+
+    def _moved(self, formulas: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return formulas where the encoder wants them: ours arrange them first, and move the result."""
+        return formulas if isinstance(self.encoder, Encoder) else [moved(ids, self.device) for ids in formulas]
+
+    def _relations(self, states: Tensor, sides: Tensor) -> Tensor:
+        h_1, h_2 = (states.index_select(0, side) for side in sides)
         logits: Tensor = self.head(torch.cat([h_1, h_2, h_1 * h_2, (h_1 - h_2).abs()], -1))
         return logits
 

@@ -63,7 +63,8 @@ class ModelConfig:
     def least_bytes(self) -> int:
         """The memory of the weights: that of the gates of the paper's encoders, in float32; 0 for others."""
         recurrent = {"onlstm": self.num_layers, "lstm": self.num_layers}
-        layers = (recurrent | {"tree-lstm": 1, "ordered-memory": 6, "gumbel-tree-lstm": 2}).get(self.encoder, 0)
+        others = {"tree-lstm": 1, "ordered-memory": 6, "gumbel-tree-lstm": 2, "rrnet": 2, "rl-spinn": 2}
+        layers = (recurrent | others).get(self.encoder, 0)
         return 16 * layers * self.hidden_size * self.hidden_size
 
     def __post_init__(self) -> None:
@@ -91,6 +92,8 @@ class TrainConfig(FitConfig):
     checkpoint_minutes: float = 5.0
     rename: bool = False
     """Swap the names of the variables at random, batch by batch: what holds of a and b holds of c and d."""
+    average_epochs: int = 1
+    """Validate and keep the mean of the weights at the ends of this many epochs, the last ones; 1: no mean."""
     beta1: float = 0.9
     """Adam's memory of gradients."""
     eps: float = 1e-9
@@ -98,7 +101,7 @@ class TrainConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, "train.", patience=0, eps=0)
+        at_least(self, "train.", patience=0, eps=0, average_epochs=1)
         if not 0 <= self.beta1 < 1:
             raise UserError(f"train.beta1 {self.beta1}: from 0 to less than 1 is needed")
 
@@ -110,7 +113,7 @@ class Options:
     data: Path | None = None
     """Folder or archive with files train0 … test12 (default: pairs are generated)."""
     encoder: tuple[str, ...] | None = None
-    """onlstm, lstm, tree-lstm, majority (default: these), ordered-memory, gumbel-tree-lstm, or your own module:name."""
+    """Default: onlstm lstm tree-lstm majority. Also ordered-memory gumbel-tree-lstm rrnet rl-spinn, or module:name."""
     seeds: int | None = None
     """Seeds per encoder (default: 3)."""
     seed: int = 0

@@ -1,4 +1,7 @@
-"""What every encoder of formulas begins with: embeddings of the tokens, and dropout."""
+"""What encoders of formulas begin with: embeddings of the tokens and dropout; and what those with trees promise."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -6,6 +9,8 @@ from torch import Tensor, nn
 from onlstm.paper.logic.config import ModelConfig
 
 CPU = torch.device("cpu")
+_NEW = 0.1
+"""Share of a batch in the running mean of the rewards, as in the code of Williams et al. 2018."""
 
 
 class Dropout(nn.Dropout):
@@ -29,3 +34,39 @@ class Encoder(nn.Module):
     def device(self) -> torch.device:
         """Where it computes."""
         return self.embedding.weight.device
+
+
+class TreeEncoder(Encoder, ABC):
+    """An encoder that builds a tree of its own of each formula."""
+
+    @abstractmethod
+    def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
+        """Return the height of the split left of each token of formulas, longest first; 0 for the first token."""
+
+
+class Sampler(TreeEncoder, ABC):
+    """An encoder that samples its trees in training and learns from rewards which to sample: REINFORCE.
+
+    Williams 1992: the gradient of the log-probability of what was sampled, times how much better than usual it did.
+    """
+
+    baseline: Tensor
+    """The running mean of the rewards."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("baseline", torch.zeros(()))
+
+    def forward(self, formulas: Sequence[Tensor]) -> Tensor:
+        return self.sample(formulas)[0]
+
+    @abstractmethod
+    def sample(self, formulas: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the vectors (B, D) of formulas, longest first, and the log-probabilities (B,) of their trees."""
+
+    @torch.no_grad()
+    def advantage(self, reward: Tensor) -> Tensor:
+        """Return how much larger than the running mean rewards are, and take them into that."""
+        advantage = reward - self.baseline
+        self.baseline.lerp_(reward.mean(), _NEW)
+        return advantage

@@ -37,6 +37,7 @@ from onlstm.paper.logic.embedded import CPU, Encoder
 from onlstm.paper.logic.formulas import VOCABULARY
 from onlstm.paper.logic.gumbel_tree import GumbelTreeLSTM
 from onlstm.paper.logic.ordered_memory import OrderedMemory
+from onlstm.paper.logic.shift_reduce import RLSPINN, RRNet
 
 _OWN = "name a torch.nn.Module of your own with a whole number `size`, made from a ModelConfig"
 _CUTS = (3, 5, 7)
@@ -215,6 +216,8 @@ ENCODERS: dict[str, Callable[[ModelConfig], nn.Module]] = {
     "tree-lstm": TreeLSTM,
     "ordered-memory": OrderedMemory,
     "gumbel-tree-lstm": GumbelTreeLSTM,
+    "rrnet": RRNet,
+    "rl-spinn": RLSPINN,
 }
 
 

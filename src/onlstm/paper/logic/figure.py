@@ -9,7 +9,13 @@ from onlstm.paper.logic.content import LENGTHS, Evaluation, Experiment, Induced,
 from onlstm.paper.tables import NONE, Table, network, number
 
 _PUBLISHED_OPS = 6  # operators that the published models were trained on
-_NAMES = {"tree-lstm": "Tree-LSTM", "ordered-memory": "Ordered Memory", "gumbel-tree-lstm": "Gumbel Tree-LSTM"}
+_NAMES = {
+    "tree-lstm": "Tree-LSTM",
+    "ordered-memory": "Ordered Memory",
+    "gumbel-tree-lstm": "Gumbel Tree-LSTM",
+    "rrnet": "RRNet",
+    "rl-spinn": "RL-SPINN",
+}
 Experiments = Mapping[str, Experiment]
 """By the name of the run or of the result file."""
 

@@ -6,39 +6,74 @@ Training samples it (straight-through Gumbel-softmax: the choice is hard, its gr
 takes the best.
 
     code            paper                meaning
-    h, c            r_i = [h_i; c_i]     hidden and cell state of each node of a layer
-    h_p, c_p        r~_i                 the candidates: parents of nodes i and i + 1
+    r               r_i = [h_i; c_i]     hidden and cell state of each node of a layer
+    r_p             r~_i                 the candidates: parents of nodes i and i + 1
     q               q                    query: validity of a candidate is softmax(q · h_p)
-    y               y_i                  the choice, one-hot
+    v, y            v_i, y_i             the validity with Gumbel noise; the choice, one-hot
     m_l, m_p, m_r   m^l, m^p, m^r        of the next layer: the nodes left of the parent, the parent, those right of it
 
-B formulas, longest first; n nodes of the longest. A formula that is one node leaves the batch; nodes behind the end of
-the others are never chosen.
+A candidate is composed when its nodes become neighbours, not in each layer anew: its state stays what it was, and so
+does the slope of its score, through which goes all that it adds to the gradient before it is chosen. So the gradients
+are exactly those of the paper's layers. Formulas come longest first; one that is a single node leaves the batch.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Encoder
+from onlstm.paper.logic.embedded import TreeEncoder
 
 
-def straight_through(soft: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
-    """Return the one-hot mode of each row, with the gradient of the row itself."""
-    hard = torch.zeros_like(soft).scatter(-1, soft.argmax(-1, keepdim=True), 1.0)
-    return hard + (soft - soft.detach())
+class _Scores(Function):
+    """The scores of a layer's candidates, known already, as functions of its nodes."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, scores: Tensor, slopes: Tensor, numbers: Tensor) -> Tensor:
+        ctx.slopes, ctx.numbers = slopes, numbers
+        return scores.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Float[Tensor, "B m"]) -> tuple[Tensor, Tensor, None, None]:
+        left, right = (grad[..., None] * ctx.slopes[ctx.numbers]).chunk(2, -1)
+        d_r = grad.new_zeros(len(grad), grad.shape[1] + 1, left.shape[2])
+        d_r[:, :-1] = left
+        d_r[:, 1:] += right
+        return d_r, grad, None, None
 
 
-def gumbel(like: Tensor) -> Tensor:
-    """Return Gumbel noise: -log of exponential noise."""
-    return -torch.empty_like(like).exponential_().clamp(min=1e-20).log()
+class _Next(Function):
+    """The next layer, m_l r_i + m_p r_p + m_r r_(i+1): y is one-hot, with the gradient of the softmax v."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, v: Tensor, parent: Tensor, place: Tensor, *candidates: Tensor) -> Tensor:
+        ctx.save_for_backward(r, place)
+        ctx.candidates, ctx.numbers = candidates
+        columns = torch.arange(v.shape[1], device=r.device)
+        after = r[:, :-1].where((columns < place[:, None])[..., None], r[:, 1:])
+        return after.where((columns != place[:, None])[..., None], parent[:, None])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Float[Tensor, "B m S"]) -> tuple[Tensor | None, ...]:
+        r, place = ctx.saved_tensors
+        nodes = r[:, :-1], ctx.candidates[ctx.numbers], r[:, 1:]
+        d_left, d_p, d_right = (torch.einsum("bms,bms->bm", grad, state) for state in nodes)
+        d_v = d_p - d_right + (d_right - d_left).flip(1).cumsum(1).flip(1)  # m_l = 1 - cumsum(y), m_r = cumsum(y) - y
+        side = (torch.arange(grad.shape[1], device=r.device) - place[:, None])[
+            ..., None
+        ]  # of the parent: left is negative
+        d_r = torch.zeros_like(r)
+        d_r[:, :-1] = grad * (side < 0)
+        d_r[:, 1:] += grad * (side > 0)
+        return d_r, d_v, grad[torch.arange(len(r), device=r.device), place], None, None, None
 
 
-class GumbelTreeLSTM(Encoder):
+class GumbelTreeLSTM(TreeEncoder):
     """The hidden state of the root of the tree that it builds of each formula; its temperature is the paper's, 1."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -52,7 +87,6 @@ class GumbelTreeLSTM(Encoder):
 
     @torch.no_grad()
     def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
-        """Return the height of the split left of each token of formulas, longest first; 0 for the first token."""
         rows = [[0] * len(ids) for ids in formulas]
         splits = [list(range(1, len(ids))) for ids in formulas]  # between the nodes that are left
         for step, places in enumerate(self.build(formulas)[1], 1):
@@ -62,32 +96,57 @@ class GumbelTreeLSTM(Encoder):
 
     def build(self, formulas: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Return the vectors (B, D) of formulas, longest first, and in each step the places of the parents chosen."""
-        lengths = torch.tensor([len(ids) for ids in formulas])
-        tokens = pad_sequence(list(formulas), batch_first=True)
-        h, c = self.leaf(self.dropout(self.embedding(tokens.to(self.device)))).chunk(2, -1)
-        ended, places = [], []
-        for step in range(1, tokens.shape[1]):
-            rows = int((lengths > step).sum())
-            ended.append(h[rows:, 0])
-            h, c = h[:rows], c[:rows]
-            h_p, c_p = self.parents(h, c)
-            there = torch.arange(h_p.shape[1]) < (lengths[:rows] - step)[:, None]
-            y = self.choice(h_p, there.to(self.device))
-            places.append(y.argmax(-1))
-            upto = y.cumsum(-1)
-            m_l, m_p, m_r = (mask[..., None] for mask in (1 - upto, y, upto - y))
-            h, c = (m_l * old[:, :-1] + m_p * new + m_r * old[:, 1:] for old, new in ((h, h_p), (c, c_p)))
-        return torch.cat([h[:, 0], *reversed(ended)]), places
+        left = torch.tensor([len(ids) for ids in formulas], device=self.device) - 1  # candidates of each
+        r = self.leaf(self.dropout(self.embedding(pad_sequence(list(formulas), batch_first=True).to(self.device))))
+        m, known, ended, places = r.shape[1] - 1, 0, [], []
+        scores, numbers = r.new_zeros(len(r), m), left.new_zeros(len(r), m)
+        some = 3 * int(left.sum()) * torch.is_grad_enabled()  # gradients alone need them
+        candidates, slopes = (r.new_zeros(some, k * self.size) for k in (2, 4))
+        new = torch.arange(m, device=self.device) < left[:, None]
+        for columns in (torch.arange(m, device=self.device) for m in range(m, 0, -1)):
+            B = int((left > 0).sum())
+            ended.append(r[B:, 0, : self.size])
+            r, scores, numbers, left, new = r[:B], scores[:B], numbers[:B], left[:B], new[:B]
+            row, column = new.nonzero(as_tuple=True)
+            children = r.detach()[row, column], r.detach()[row, column + 1]
+            h, *_ = made = self.parents(*children)
+            if some:
+                candidates[known : known + len(row)] = torch.cat(made[:2], -1).detach()
+                slopes[known : known + len(row)] = self.slopes(*children, *made[1:])
+            numbers[row, column] = torch.arange(known, known := known + len(row), device=self.device)
+            scores = scores.index_put((row, column), h @ self.q)
+            by_nodes: Tensor = _Scores.apply(r, scores, slopes, numbers)  # type: ignore[no-untyped-call]
+            v = self.validity(by_nodes, columns < left[:, None])
+            rows, place = torch.arange(B, device=self.device), v.argmax(-1)
+            places.append(place)
+            parent = torch.cat(self.parents(r[rows, place], r[rows, place + 1])[:2], -1)
+            r = _Next.apply(r, v, parent, place, candidates, numbers)  # type: ignore[no-untyped-call]
+            left, place = left - 1, place[:, None]
+            stay = columns[:-1] + (columns[:-1] >= place)
+            scores, numbers = scores.gather(1, stay), numbers.gather(1, stay)
+            new = ((columns[:-1] == place) | (columns[:-1] == place - 1)) & (columns[:-1] < left[:, None])
+        return torch.cat([r[:, 0, : self.size], *reversed(ended)]), places
 
-    def parents(self, h: Float[Tensor, "B n D"], c: Float[Tensor, "B n D"]) -> tuple[Tensor, Tensor]:
-        """Return the states of the parents of all neighbours."""
-        i, f_l, f_r, o, g = self.compose(torch.cat([h[:, :-1], h[:, 1:]], -1)).chunk(5, -1)
-        c_p = f_l.sigmoid() * c[:, :-1] + f_r.sigmoid() * c[:, 1:] + i.sigmoid() * g.tanh()
-        return o.sigmoid() * c_p.tanh(), c_p
+    def parents(self, left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Return the states (h, c) of the parents of nodes, and their gates."""
+        (h_l, c_l), (h_r, c_r) = left.chunk(2, -1), right.chunk(2, -1)
+        *sums, u = self.compose(torch.cat([h_l, h_r], -1)).chunk(5, -1)
+        i, f_l, f_r, o, g = gates = [*(gate.sigmoid() for gate in sums), u.tanh()]
+        c = f_l * c_l + f_r * c_r + i * g
+        return o * c.tanh(), c, gates
 
-    def choice(self, h_p: Float[Tensor, "B n D"], there: Bool[Tensor, "B n"]) -> Float[Tensor, "B n"]:
-        """Return which candidates become parents."""
-        scores = h_p @ self.q
+    @torch.no_grad()
+    def slopes(self, left: Tensor, right: Tensor, c: Tensor, gates: Sequence[Tensor]) -> Tensor:
+        """Return the derivatives of the scores of parents by the states of their children, left and right (n, 4D)."""
+        i, f_l, f_r, o, g = gates
+        d_c = self.q * o * (1 - c.tanh() ** 2)
+        d_gates = [d_c * g, d_c * left.chunk(2, -1)[1], d_c * right.chunk(2, -1)[1], self.q * c.tanh()]
+        d_sums = [d * gate * (1 - gate) for d, gate in zip(d_gates, gates, strict=False)]
+        d_l, d_r = (torch.cat([*d_sums, d_c * i * (1 - g**2)], -1) @ self.compose.weight).chunk(2, -1)
+        return torch.cat([d_l, d_c * f_l, d_r, d_c * f_r], -1)
+
+    def validity(self, scores: Float[Tensor, "B m"], there: Bool[Tensor, "B m"]) -> Float[Tensor, "B m"]:
+        """Return the share of each candidate, in training after noise; the largest is chosen."""
         if self.training:
-            scores = scores + gumbel(scores)
-        return straight_through(scores.masked_fill(~there, -torch.inf).softmax(-1))
+            scores = scores - torch.empty_like(scores).exponential_().clamp(min=1e-20).log()  # Gumbel's
+        return scores.masked_fill(~there, -torch.inf).softmax(-1)

@@ -15,10 +15,9 @@ from torch.nn.utils.rnn import pack_sequence
 
 from onlstm.layer import ONLSTM
 from onlstm.paper.logic.content import LENGTHS, Induced
+from onlstm.paper.logic.embedded import TreeEncoder
 from onlstm.paper.logic.encoders import Recurrent
 from onlstm.paper.logic.formulas import VOCABULARY, Pair, operators
-from onlstm.paper.logic.gumbel_tree import GumbelTreeLSTM
-from onlstm.paper.logic.ordered_memory import OrderedMemory
 from onlstm.trees import Tree, baselines, tree_from_distances
 from onlstm.trees.decode import Decoder
 from onlstm.trees.f1 import score
@@ -77,12 +76,11 @@ def without_encoder(texts: Sequence[str]) -> list[Induced]:
 def of_encoder(encoder: nn.Module, texts: Sequence[str]) -> list[Induced]:
     """Return the scores of the trees of an encoder in evaluation mode, longest formula first; none if it has no trees.
 
-    An ON-LSTM has trees of each layer and decoder, from its forget distances; Ordered Memory and the Gumbel Tree-LSTM
-    have their own.
+    An ON-LSTM has trees of each layer and decoder, from its forget distances; a `TreeEncoder` has its own.
     """
     ids = [torch.tensor([VOCABULARY.index(token) for token in text.split()]) for text in texts]
     batches = [ids[first : first + _AT_ONCE] for first in range(0, len(ids), _AT_ONCE)]
-    if isinstance(encoder, OrderedMemory | GumbelTreeLSTM):
+    if isinstance(encoder, TreeEncoder):
         heights = [row for batch in batches for row in encoder.heights(batch)]
         # Of equal heights the last is the split: what is at a height is composed with the next token that is put there.
         distances = [[float(height * len(row) + k) for k, height in enumerate(row)] for row in heights]

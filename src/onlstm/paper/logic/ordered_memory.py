@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Dropout, Encoder
+from onlstm.paper.logic.embedded import Dropout, TreeEncoder
 
 _OUT_OF_REACH = 1e-5
 """A slot with less of the previous token above it than this has no attention at all (as in the authors' code)."""
@@ -72,7 +72,7 @@ class GatedRecursiveCell(nn.Module):
         return composed
 
 
-class OrderedMemory(Encoder):
+class OrderedMemory(TreeEncoder):
     """The highest slot of the candidate memory after the last token of each formula."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -90,7 +90,6 @@ class OrderedMemory(Encoder):
         return self.scan(formulas)[0]
 
     def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
-        """Return the height of the split left of each token of formulas, longest first; 0 for the first token."""
         with torch.no_grad():
             steps = self.scan(formulas)[1]
         N = steps[-1].shape[1]

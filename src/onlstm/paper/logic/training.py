@@ -5,6 +5,7 @@ is in the checkpoint too.
 """
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import TrainConfig
 from onlstm.paper.logic.formulas import VARIABLES, VOCABULARY
 from onlstm.train import fit
+from onlstm.train.averaging import swapped
 from onlstm.train.checkpoint import StateDict
 
 _POOL = 64
@@ -54,6 +56,7 @@ class ClassifierTraining(fit.Training):
         self._train, self._valid, self._seed = train, valid, seed
         options: Any = {"lr": config.lr, "betas": (config.beta1, 0.999), "eps": config.eps, "fused": True}
         self.optimizer = torch.optim.Adam(self.parameters, weight_decay=config.weight_decay, **options)
+        self._ends = deque[list[Tensor]](maxlen=config.average_epochs)  # the weights at the ends of the last epochs
         self._order = self._batches()
         self.length = self.end = len(self._order)
 
@@ -63,15 +66,15 @@ class ClassifierTraining(fit.Training):
         if self.config.rename:
             batch = batch._replace(formulas=self._renamed(batch.formulas))
         self.model.train()
-        logits = self.model(batch)
-        objective = F.cross_entropy(logits, batch.labels)
+        logits, losses = self.model.losses(batch)
+        loss = F.cross_entropy(logits.detach(), batch.labels)
         progress.cursor += 1
         progress.pairs += len(rows)
         progress.words += int(self._train.lengths[self._train.sides[:, rows]].sum())
         right = (logits.argmax(-1) == batch.labels).sum()
         return fit.Batch(
-            objective=objective,
-            figures=[objective.detach(), right],
+            objective=losses.mean(),
+            figures=[loss, right],
             weight=len(rows),
             numbers={"words": progress.words},
         )
@@ -81,10 +84,14 @@ class ClassifierTraining(fit.Training):
         self.progress.right += int(more[0])
 
     def end_epoch(self) -> dict[str, float]:
-        accuracy = 100 * float(self.model.right(self._valid).mean())
-        progress, numbers = self.progress, self.means()
+        progress, numbers, means = self.progress, self.means(), None
         progress.pairs, progress.words, progress.loss_sum, progress.right = 0, 0, 0.0, 0
-        self._react(accuracy)
+        if self.config.average_epochs > 1:
+            self._ends.append([p.detach().clone() for p in self.parameters])
+            means = [torch.stack(weights).mean(0) for weights in zip(*self._ends, strict=True)]
+        with swapped(self.parameters, means):
+            accuracy = 100 * float(self.model.right(self._valid).mean())
+            self._react(accuracy)
         self._order = self._batches()
         return numbers | {"lr": self.optimizer.param_groups[0]["lr"], "valid_accuracy": accuracy}
 
@@ -129,6 +136,7 @@ class ClassifierTraining(fit.Training):
         return {
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if on_gpu else None,
+            "ends": list(self._ends),
         }
 
     def load_state(self, content: StateDict) -> None:
@@ -137,4 +145,5 @@ class ClassifierTraining(fit.Training):
             torch.cuda.manual_seed_all(self._seed + self.progress.step)  # for a run that comes from another device
             if (state := content.get("random_cuda")) is not None:
                 torch.cuda.set_rng_state(state, self.device)
+        self._ends.extend([weight.to(self.device) for weight in weights] for weights in content.get("ends", []))
         self._order = self._batches()
