@@ -1,11 +1,13 @@
 """`onlstm::scan` as an operator of PyTorch: autograd, second derivatives, opcheck, refusals."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from kernel_inputs import inputs
-from onlstm.kernels import build, ops
+from onlstm.kernels import build, ops, reference
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -90,3 +92,11 @@ def test_bad_arguments_are_named():
     ):
         with pytest.raises(RuntimeError, match=message):
             torch.ops.onlstm_cpu.scan(*args, False, False, False)
+
+
+@pytest.mark.skipif(bool(find_spec("triton")), reason="Triton is installed")
+def test_a_gpu_without_triton_gets_the_reference_kernel_and_one_warning():
+    ops.gpu_kernel.cache_clear()
+    with pytest.warns(RuntimeWarning, match=r"Triton is not installed; pip install 'onlstm\[gpu\]'"):
+        assert ops.gpu_kernel() is reference
+    assert ops.gpu_kernel() is reference
