@@ -27,6 +27,7 @@ from onlstm.lm.score import evaluate
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.config import TrainConfig as LogicConfig
+from onlstm.paper.logic.encoders import ENCODERS
 from onlstm.paper.logic.formulas import Pair
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.paper.parsing.rows import untrained
@@ -225,7 +226,6 @@ def test_a_tensor_that_was_made_on_the_cpu_is_found(folder):
 
 CASES = {name: case for name, case in globals().items() if name.startswith("test_")}
 CASES |= {f"network {name}": lambda folder, name=name: networks(folder, name) for name in NETWORKS}
-ENCODERS = ("onlstm", "lstm", "tree-lstm", "ordered-memory", "gumbel-tree-lstm")
 CASES |= {f"logic {name}": lambda folder, name=name: logic(folder, name) for name in ENCODERS}
 
 
