@@ -41,7 +41,8 @@ class Averages:
     def load_state_dict(self, state: StateDict) -> None:
         if not self._asgd:  # whose means are in the optimizer's state
             self._count = state["count"]
-            torch._foreach_copy_(self._means, state["means"])
+            for mean, value in zip(self._means, state["means"], strict=True):  # which may come from another device
+                mean.copy_(value)
 
 
 @contextmanager
