@@ -91,7 +91,9 @@ for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.b
     _LIBRARY.impl(_name, _cpu, "CPU")
 
 
-def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any, **_: Any) -> Any:
+def _scan_fake(
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any, **narrow: Any
+) -> Any:
     (N, _), (G, D), save = x.shape, w_hh.shape, rest[-2]
     saved = N if save else 0
     outputs = (x.new_empty(shape) for shape in ((N, D), h0.shape, c0.shape, (N,), (N,)))
