@@ -291,8 +291,8 @@ def _scan(
     bias = biases[0] + biases[1] if biases else None
     if backend == "eager":
         return cell.scan(F.linear(rows, w_ih, bias), w_hh, *state, chunk_size, layout.sizes(), reverse)
-    options = layout.batch_sizes, chunk_size, reverse
-    h, h_n, c_n, d_f, d_i = ops.scan(rows, w_ih, w_hh, bias, *state, *options, narrow=narrow)
+    arguments = rows, w_ih, w_hh, bias, *state, layout.batch_sizes, chunk_size, reverse
+    h, h_n, c_n, d_f, d_i = ops.scan(*arguments, narrow=narrow)
     return h, h_n, c_n, Distances(d_f, d_i)
 
 

@@ -152,7 +152,7 @@ def test_resume_refuses_what_would_make_it_another_run(run, option, value):
 
 
 def test_precision_bfloat16_is_refused_where_it_is_not_there(run, tmp_path):
-    nothing_built = os.environ | {"CXX": "no-such-compiler", "ONLSTM_CACHE": str(tmp_path / "cache")}
+    nothing_built = os.environ | {"CXX": "no-such-compiler", "CXXFLAGS": "-O0"}  # flags that nobody has built with
     again = shutil.copytree(run, tmp_path / "again")
     asked = "train", "--resume", "--out", str(again), "--train.epochs", "3", "--train.precision", "bfloat16"
     done = subprocess.run(

@@ -110,7 +110,9 @@ for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.b
     _LIBRARY.impl(_name, _gpu, "CUDA")  # ROCm's too
 
 
-def _scan_fake(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any, **_: Any) -> Any:
+def _scan_fake(
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any, **narrow: Any
+) -> Any:
     (N, _), (G, D), save = x.shape, w_hh.shape, rest[-2]
     saved = N if save else 0
     outputs = (x.new_empty(shape) for shape in ((N, D), h0.shape, c0.shape, (N,), (N,)))
