@@ -33,7 +33,7 @@ def test_constraints_pin_every_dependency_and_torch_without_a_local_suffix():
     pins = dict(line.split("==") for line in lines)
     assert pins["torch"] == "2.13.0"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = {"hf", "hf-suite", "spacy", "nltk", "log", "onnx", "browser", "docs", "referees", "dev"}
+    extras = {"hf", "hf-suite", "spacy", "ray", "nltk", "log", "onnx", "browser", "docs", "referees", "dev"}
     assert set(project["optional-dependencies"]) == extras
     wanted = list(chain(project["dependencies"], *project["optional-dependencies"].values()))
     names = {re.match(r"[\w-]+", item).group(0).lower() for item in wanted}

@@ -259,7 +259,7 @@ def test_finished_shards_are_left_and_others_made_again(run, text, tmp_path):
     assert part.read_text() == "as it was"
     done = parse(*job, "--decoder", "unbiased")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "finished with other settings (decoder)" in done.err
+    assert "made with other settings (decoder)" in done.err
     text.write_text(text.read_text() + "one more\n")
     assert "other settings (inputs)" in parse(*job).err
     text.write_text("\n".join(LINES) + "\n")

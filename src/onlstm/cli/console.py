@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,8 @@ T = TypeVar("T")
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
 _UNKNOWN = 0.3
 """The share of unknown words that is too much."""
+NAMED = 5
+"""How many bad lines are named."""
 _FRAME = 0.1
 """Seconds between two looks of the bar on a terminal."""
 _FIRST, _EVERY, _TICK = 5.0, 30.0, 2.0
@@ -47,6 +49,13 @@ def warn_of_unknown(share: float, run: str, therefore: str) -> None:
             f"onlstm: {share:.0%} of the words are unknown to the model, so {therefore}; write "
             f"them as its text has them, in lower case and tokenised alike: onlstm doctor TEXT --run {run} shows how"
         )
+
+
+def tell_of_bad(bad: int, count: int, named: Sequence[str], what: str = "trees") -> None:
+    """Print how many lines could not be read, if any, and name the first of them."""
+    if bad:
+        notice(f"onlstm: {bad:,} of {count:,} lines skipped, their {what} are empty:")
+        notice("\n".join([*named[:NAMED], *["…"] * (bad > NAMED)]))
 
 
 def say(line: str, json: bool) -> None:
