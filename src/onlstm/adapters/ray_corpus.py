@@ -63,8 +63,8 @@ def cluster(address: str, workers: int | None, threads: int) -> Iterator[int]:
         raise UserError(f"{address}: no Ray cluster can be reached there; `ray start` prints the address") from None
     except Exception as error:
         cause: BaseException | None = error
-        while cause and not isinstance(cause, UserError):
-            cause = cause.__cause__ or getattr(cause, "cause", None)
+        while cause and type(cause) is not UserError:  # Ray derives classes of its own from those of a worker's errors
+            cause = getattr(cause, "cause", None) or cause.__cause__
         if not cause:
             raise
         raise UserError(str(cause)) from None

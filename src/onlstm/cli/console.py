@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO, TypeVar
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from onlstm import __version__, files
 from onlstm.cli import streams
 from onlstm.errors import UserError
 from onlstm.records import plain
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 T = TypeVar("T")
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
@@ -209,8 +209,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _bar(stream: TextIO) -> Bar:
+def _bar(stream: TextIO) -> "Bar":
     """Return a bar of rich, whose console leaves the end of a pipe to us."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     class Terminal(Console):
         def on_broken_pipe(self) -> None:

@@ -1,5 +1,6 @@
 """The application and its entry point. Nothing heavy is imported before a command needs it: help never loads torch."""
 
+import gc
 import os
 import pkgutil
 import re
@@ -25,6 +26,7 @@ app = App(
     name="onlstm",
     version=f"onlstm {__version__}",
     help="Recurrent networks that find syntax by themselves: the ON-LSTM of Shen et al. 2019.",
+    help_format="plaintext",  # of the list of commands; markdown costs a sixth of the start
     default_parameter=Parameter(negative=()),
     suppress_keyboard_interrupt=False,  # `main` reports it
 )
@@ -49,6 +51,7 @@ app.config = (whole_numbers,)
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit code 2."""
+    gc.set_threshold(100_000)  # importing torch makes many objects and no garbage: a tenth of the start
     streams.prepare()
     code, line = 0, ""
     try:
@@ -110,6 +113,9 @@ def load_commands() -> None:
     """Import the modules of this package, which register their commands."""
     for module in pkgutil.iter_modules(onlstm.cli.__path__, "onlstm.cli."):
         import_module(module.name)
+    for name in app:
+        if not name.startswith("-"):
+            app[name].help_format = "markdown"
 
 
 def joined(words: Iterable[str]) -> Iterator[str]:
