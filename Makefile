@@ -9,7 +9,7 @@ SHELL  := /bin/bash
 ENGLISH := "The cat that the dogs chased was tired." "She said that the old house by the river had been sold." \
 	"Most of the people in the room knew him."
 
-.PHONY: demo test test-hf test-browser hostile fuzz install check bench docs dist clean tools
+.PHONY: demo test test-hf test-lowest test-browser hostile fuzz install check bench docs dist clean tools
 .DEFAULT_GOAL := install
 
 demo: $(STAMP)
@@ -19,9 +19,15 @@ demo: $(STAMP)
 test: $(STAMP)
 	@$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
 
-# The Hugging Face models, with transformers' own tests if ../shared/peers has them, in an environment of its own.
+# The adapters: Hugging Face, with transformers' own tests if ../shared/peers has them, spaCy and Ray; in an environment
+# of its own.
 test-hf: $(HF)/.installed
 	@$(HF)/bin/pytest tests/adapters
+
+# With the lowest versions that pyproject.toml promises, in an environment of its own; all else as pinned.
+LOWEST := .venv-lowest
+test-lowest: $(LOWEST)/.installed
+	@$(LOWEST)/bin/pytest -m "not slow and not gpu and not browser" tests/text tests/parser tests/lm tests/trees tests/layer tests/cli
 
 # In a real browser, the system's Chromium (Debian: apt install chromium).
 test-browser: $(VENV)/.browser
@@ -60,7 +66,7 @@ dist: $(VENV)/.dist
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) $(HF) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(HF) $(LOWEST) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt | tools
@@ -83,7 +89,16 @@ $(HF)/.installed: pyproject.toml constraints.txt | tools
 	@$(PYTHON) -m venv $(HF)
 	@grep -vE '^(huggingface-hub|tokenizers|transformers)==' constraints.txt > $(HF)/constraints.txt
 	@PIP_CONSTRAINT=$(HF)/constraints.txt $(HF)/bin/pip install --quiet --disable-pip-version-check -c $(HF)/constraints.txt \
-		-e ".[dev,hf-suite]" transformers==5.15.1
+		-e ".[dev,hf-suite,spacy,ray]" transformers==5.15.1
+
+$(LOWEST)/.installed: pyproject.toml constraints.txt constraints-lowest.txt | tools
+	@echo "Setting up $(LOWEST) (once; a few minutes)"
+	@$(PYTHON) -m venv $(LOWEST)
+	@grep -viE '^(huggingface-hub|$(subst $() ,|,$(shell sed -n 's/==.*//p' constraints-lowest.txt)))==' constraints.txt \
+		| cat - constraints-lowest.txt > $(LOWEST)/constraints.txt
+	@PIP_CONSTRAINT=$(LOWEST)/constraints.txt $(LOWEST)/bin/pip install --quiet --disable-pip-version-check \
+		-c $(LOWEST)/constraints.txt -e ".[dev]"
+	@touch $@
 
 $(VENV)/.browser: $(STAMP)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"

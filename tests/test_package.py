@@ -40,6 +40,16 @@ def test_constraints_pin_every_dependency_and_torch_without_a_local_suffix():
     assert names | {"build", "twine"} <= set(pins)
 
 
+def test_the_lowest_versions_are_those_that_are_promised():
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    lowest = [line.split("==") for line in lines if not line.startswith("#")]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    promised = dict(item.split(">=") for item in project["dependencies"])
+    assert [name for name, _ in lowest] == list(promised)
+    for name, version in lowest:
+        assert re.sub(r"(\.0)+$", "", version) == promised[name]
+
+
 def test_the_citation_has_the_version_and_the_workflow_the_pythons():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
