@@ -25,8 +25,7 @@ class Engine:
     """How the work is shared out."""
 
     ray: str | None = None
-    """local, or the host:port of a Ray cluster: share the work out to many processes, which write parts of consecutive
-    lines into the folder --out. Given again, it goes on where it stopped."""
+    """local, or the host:port of a Ray cluster: many processes write parts into the folder --out."""
     workers: int | None = None
     """With --ray: processes, each with a model of its own (default: one for each core)."""
     parts: Literal["json", "parquet"] = "json"
