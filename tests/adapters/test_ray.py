@@ -82,6 +82,34 @@ def test_a_batch_needs_text_and_an_actor_a_thread():
         ParseBatch(threads=0)
 
 
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:9", "Connection refused"),
+        ("127.0.0.1", "write local or host:port"),
+        ("a:x", "write local or host:port"),
+    ],
+)
+def test_an_address_without_a_cluster_is_one_line(tmp_path, address, why):
+    result = run("parse", "the cat", "--ray", address, "--out", tmp_path / "out")
+    line = f"onlstm: --ray {address}: no Ray cluster can be reached ({why}); `ray start` prints the address\n"
+    assert (result.returncode, result.stderr) == (2, line)
+
+
+@pytest.mark.slow
+def test_sentences_and_the_parts_of_others_are_refused(tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("the cat\n")
+    result = run("parse", "the cat", *LOCAL, tmp_path / "out")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "--ray: name files, which all workers can read" in result.stderr
+    (tmp_path / "out").mkdir(exist_ok=True)
+    (tmp_path / "out" / "part-1-of-2.txt").write_text("( the cat )")
+    result = run("parse", text, *LOCAL, tmp_path / "out")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "has parts of something else; name another folder" in result.stderr
+
+
 def actors(ancestor):
     """Return the processes of Ray's actors below another one."""
     parents, titles = {}, {}
