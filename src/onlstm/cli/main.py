@@ -86,8 +86,9 @@ def _with_option(message: str) -> str:
 def run(words: Iterable[str]) -> None:
     """Run a command as typed, without the word `onlstm`, and print its answer; errors are raised."""
     started = time.perf_counter()
-    load_commands()
-    answer = app(list(joined(words)), exit_on_error=False, print_error=False, result_action="return_value")
+    words = list(joined(words))
+    load_commands(words[0] if words else "")
+    answer = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     if isinstance(answer, Answer) and (text := answer.text(started)):
         print(text)
 
@@ -109,13 +110,16 @@ def install_completion(
     print(f"{path} written; new shells complete onlstm's commands and options")
 
 
-def load_commands() -> None:
-    """Import the modules of this package, which register their commands."""
-    for module in pkgutil.iter_modules(onlstm.cli.__path__, "onlstm.cli."):
-        import_module(module.name)
-    for name in app:
-        if not name.startswith("-"):
-            app[name].help_format = "markdown"
+def load_commands(name: str = "") -> None:
+    """Import the modules of this package, which register their commands; only one, if it has the name of a command."""
+    modules = [module.name for module in pkgutil.iter_modules(onlstm.cli.__path__, "onlstm.cli.")]
+    if (own := f"onlstm.cli.{name}") in modules:
+        import_module(own)
+    for module in modules if name not in app else ():
+        import_module(module)
+    for command in app:
+        if not command.startswith("-"):
+            app[command].help_format = "markdown"
 
 
 def joined(words: Iterable[str]) -> Iterator[str]:
