@@ -75,7 +75,9 @@ def cluster(address: str, workers: int | None, threads: int) -> Iterator[int]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep Ray's own messages, also those of its C++, from stderr."""
-    for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_BACKEND_LOG_LEVEL", "fatal")):
+    settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    settings["RAY_worker_niceness"] = "0"  # Ray's own 15 starves workers where others compute, too
+    for name, value in settings.items():
         os.environ.setdefault(name, value)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"ray\.")
