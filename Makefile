@@ -10,7 +10,7 @@ SHELL  := /bin/bash
 ENGLISH := "The cat that the dogs chased was tired." "She said that the old house by the river had been sold." \
 	"Most of the people in the room knew him."
 
-.PHONY: demo test test-hf test-browser test-gpu test-gpu-kernels hostile fuzz install check bench docs dist clean tools
+.PHONY: demo test test-hf test-lowest test-browser test-gpu test-gpu-kernels hostile fuzz install check bench docs dist clean tools
 .DEFAULT_GOAL := install
 
 demo: $(STAMP)
@@ -20,7 +20,8 @@ demo: $(STAMP)
 test: $(STAMP)
 	@CUDA_VISIBLE_DEVICES= $(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
 
-# The Hugging Face models, with transformers' own tests if ../shared/peers has them, in an environment of its own.
+# The adapters: Hugging Face, with transformers' own tests if ../shared/peers has them, spaCy and Ray; in an environment
+# of its own.
 test-hf: $(HF)/.installed
 	@$(HF)/bin/pytest tests/adapters
 
@@ -32,6 +33,11 @@ test-gpu-kernels: $(GPU)/.installed
 # On a machine that has a GPU, and a torch for it.
 test-gpu: $(GPU)/.installed
 	@CUBLAS_WORKSPACE_CONFIG=:4096:8 $(GPU)/bin/pytest -m gpu
+
+# With the lowest versions that pyproject.toml promises, in an environment of its own; all else as pinned.
+LOWEST := .venv-lowest
+test-lowest: $(LOWEST)/.installed
+	@$(LOWEST)/bin/pytest -m "not slow and not gpu and not browser" tests/text tests/parser tests/lm tests/trees tests/layer tests/cli
 
 # In a real browser, the system's Chromium (Debian: apt install chromium).
 test-browser: $(VENV)/.browser
@@ -70,7 +76,8 @@ dist: $(VENV)/.dist
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) $(HF) $(GPU) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(HF) $(GPU) $(LOWEST) build dist demo docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt | tools
@@ -93,7 +100,16 @@ $(HF)/.installed: pyproject.toml constraints.txt | tools
 	@$(PYTHON) -m venv $(HF)
 	@grep -vE '^(huggingface-hub|tokenizers|transformers)==' constraints.txt > $(HF)/constraints.txt
 	@PIP_CONSTRAINT=$(HF)/constraints.txt $(HF)/bin/pip install --quiet --disable-pip-version-check -c $(HF)/constraints.txt \
-		-e ".[dev,hf-suite]" transformers==5.15.1
+		-e ".[dev,hf-suite,spacy,ray]" transformers==5.15.1
+
+$(LOWEST)/.installed: pyproject.toml constraints.txt constraints-lowest.txt | tools
+	@echo "Setting up $(LOWEST) (once; a few minutes)"
+	@$(PYTHON) -m venv $(LOWEST)
+	@grep -viE '^(huggingface-hub|$(subst $() ,|,$(shell sed -n 's/==.*//p' constraints-lowest.txt)))==' constraints.txt \
+		| cat - constraints-lowest.txt > $(LOWEST)/constraints.txt
+	@PIP_CONSTRAINT=$(LOWEST)/constraints.txt $(LOWEST)/bin/pip install --quiet --disable-pip-version-check \
+		-c $(LOWEST)/constraints.txt -e ".[dev]"
+	@touch $@
 
 $(GPU)/.installed: pyproject.toml constraints.txt | tools
 	@echo "Setting up $(GPU) (once; a few minutes)"

@@ -2,10 +2,13 @@
 
 import random
 import re
+import warnings
+from importlib.util import find_spec
 
 import pytest
 import yaml
 
+from helpers import onlstm
 from onlstm import recipe
 from onlstm.paper.demo.grammar import Grammar
 from onlstm.trees.tree import read_brackets
@@ -79,6 +82,21 @@ def test_spacy(tmp_path):
     page = run_page("howto/spacy.md", tmp_path)
     assert len(page.names["noun_phrase"]._.labels) == 1
     assert "<svg" in (tmp_path / "tree.svg").read_text()
+
+
+@pytest.mark.slow
+def test_cluster(folder):
+    pytest.importorskip("ray", reason="needs the extra ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of Ray
+        run_page("howto/cluster.md", folder)
+    assert len((folder / "trees" / "part-000000000000.jsonl").read_text().splitlines()) == 300
+
+
+@pytest.mark.skipif(bool(find_spec("ray")), reason="Ray is installed")
+def test_without_ray_one_line_says_what_to_install(tmp_path):
+    result = onlstm("score", "the cat", "--ray", "local", "--out", tmp_path)
+    assert (result.code, result.err) == (2, "onlstm: --ray: ray is not installed; pip install 'onlstm[ray]'\n")
 
 
 def test_language(folder):

@@ -33,11 +33,21 @@ def test_constraints_pin_every_dependency_and_torch_without_a_local_suffix():
     pins = dict(line.split("==") for line in lines)
     assert pins["torch"] == "2.13.0"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = {"hf", "hf-suite", "spacy", "nltk", "log", "gpu", "onnx", "browser", "docs", "referees", "dev"}
+    extras = {"hf", "hf-suite", "spacy", "ray", "nltk", "log", "gpu", "onnx", "browser", "docs", "referees", "dev"}
     assert set(project["optional-dependencies"]) == extras
     wanted = list(chain(project["dependencies"], *project["optional-dependencies"].values()))
     names = {re.match(r"[\w-]+", item).group(0).lower() for item in wanted}
     assert names | {"build", "twine"} <= set(pins)
+
+
+def test_the_lowest_versions_are_those_that_are_promised():
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    lowest = [line.split("==") for line in lines if not line.startswith("#")]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    promised = dict(item.split(">=") for item in project["dependencies"])
+    assert [name for name, _ in lowest] == list(promised)
+    for name, version in lowest:
+        assert re.sub(r"(\.0)+$", "", version) == promised[name]
 
 
 def test_the_citation_has_the_version_and_the_workflow_the_pythons():

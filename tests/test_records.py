@@ -76,7 +76,7 @@ def test_what_is_too_deep_is_one_line(tmp_path, text, reader):
 def test_a_mark_that_is_too_deep_is_none(tmp_path):
     (tmp_path / "part").write_text("")
     (tmp_path / "part.done").write_text(DEEP["lists"])
-    assert not Marker(tmp_path / "part.done", {}).finished()
+    assert not Marker(tmp_path / "part.done", {}).agrees(tmp_path / "part")
 
 
 @pytest.mark.parametrize("text", ["&a [*a]", "- " * 999 + "x", "a: " + "[" * 300 + "]" * 300, "{a: " * 300 + "}" * 300])

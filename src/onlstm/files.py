@@ -1,5 +1,6 @@
 """Files that are written whole or not at all (under a temporary name beside the target, then renamed), and JSON."""
 
+import hashlib
 import json
 import math
 import os
@@ -31,6 +32,12 @@ def read(path: Path) -> str:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:

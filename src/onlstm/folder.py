@@ -49,7 +49,7 @@ def save_description(folder: Path, kind: Kind, config: Any, tokenizer: Tokenizer
         "onlstm_version": __version__,
         kind: asdict(config),
         "tokenizer": {"profile": tokenizer.profile, "punctuation": tokenizer.punctuation},
-        "tokenizer_sha256": _sha256(folder / TOKENIZER),
+        "tokenizer_sha256": files.sha256(folder / TOKENIZER),
         **facts,
     }
     files.write(folder / CONFIG, json.dumps(description, indent=1) + "\n")
@@ -72,7 +72,7 @@ def load(folder: Path, kind: Kind) -> Stored:
         raise UserError(f"{folder / CONFIG}: {what}; a {NAMES[kind]} is needed")
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     rules = {"profile": tokenizer.profile, "punctuation": tokenizer.punctuation}
-    same_file = _sha256(folder / TOKENIZER) == description.get("tokenizer_sha256")
+    same_file = files.sha256(folder / TOKENIZER) == description.get("tokenizer_sha256")
     if not same_file or description.get("tokenizer", rules) != rules:  # the first folders do not name the profile
         raise UserError(f"{folder / TOKENIZER}: not the file this model was saved with; copy the whole folder again")
     return Stored(description[kind], tokenizer, _read_weights(folder / WEIGHTS))
@@ -127,10 +127,6 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     least = {name: torch.int32 if value.dtype == torch.int32 else torch.float32 for name, value in tensors.items()}
     kinds = {name: torch.promote_types(value.dtype, least[name]) for name, value in tensors.items()}
     return {name: value.to(kinds[name], copy=True) for name, value in tensors.items()}  # the file's are not aligned
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

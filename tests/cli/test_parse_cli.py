@@ -148,6 +148,12 @@ def test_text_may_come_from_anywhere(run, text, tmp_path):
         (("a dog", "--gates", "lstm"), "only for models with LSTM layers"),
         (("a dog", "--shard", "0/2"), "--shard 0/2: i/n is needed"),
         (("-", "--shard", "1/2"), "--shard: not with standard input"),
+        (("a dog", "--workers", "2"), "--workers: only with --ray"),
+        (("a dog", "--parts", "parquet"), "--parts: only with --ray"),
+        (("a dog", "--ray", "local"), "--ray: --out FOLDER is needed"),
+        (("a dog", "--ray", "local", "--out", "x", "--workers", "0"), "--workers 0: at least 1 is needed"),
+        (("a dog", "--ray", "local", "--out", "x", "--shard", "1/2"), "--shard: not with --ray"),
+        (("a dog", "--ray", "local", "--out", "x", "--format", "svg"), "--format: not with --ray"),
         (("a dog", "--out", "none/trees.txt"), "--out none/trees.txt: the folder none does not exist"),
         (("a dog", "--out", "trees.txt.gz"), "--out trees.txt.gz: the file is not compressed; name it trees.txt"),
         (("a dog", "--out", "/"), "--out /: not a file; name a file"),
@@ -259,7 +265,7 @@ def test_finished_shards_are_left_and_others_made_again(run, text, tmp_path):
     assert part.read_text() == "as it was"
     done = parse(*job, "--decoder", "unbiased")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "finished with other settings (decoder)" in done.err
+    assert "made with other settings (decoder)" in done.err
     text.write_text(text.read_text() + "one more\n")
     assert "other settings (inputs)" in parse(*job).err
     text.write_text("\n".join(LINES) + "\n")

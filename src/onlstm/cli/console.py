@@ -3,26 +3,28 @@
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO, TypeVar
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from onlstm import __version__, files
 from onlstm.cli import streams
 from onlstm.errors import UserError
 from onlstm.records import plain
 
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
 T = TypeVar("T")
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object; progress goes to stderr.")]
 _UNKNOWN = 0.3
 """The share of unknown words that is too much."""
+NAMED = 5
+"""How many bad lines are named."""
 _FRAME = 0.1
 """Seconds between two looks of the bar on a terminal."""
 _FIRST, _EVERY, _TICK = 5.0, 30.0, 2.0
@@ -47,6 +49,13 @@ def warn_of_unknown(share: float, run: str, therefore: str) -> None:
             f"onlstm: {share:.0%} of the words are unknown to the model, so {therefore}; write "
             f"them as its text has them, in lower case and tokenised alike: onlstm doctor TEXT --run {run} shows how"
         )
+
+
+def tell_of_bad(bad: int, count: int, named: Sequence[str], what: str = "trees") -> None:
+    """Print how many lines could not be read, if any, and name the first of them."""
+    if bad:
+        notice(f"onlstm: {bad:,} of {count:,} lines skipped, their {what} are empty:")
+        notice("\n".join([*named[:NAMED], *["…"] * (bad > NAMED)]))
 
 
 def say(line: str, json: bool) -> None:
@@ -200,8 +209,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _bar(stream: TextIO) -> Bar:
+def _bar(stream: TextIO) -> "Bar":
     """Return a bar of rich, whose console leaves the end of a pipe to us."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     class Terminal(Console):
         def on_broken_pipe(self) -> None:

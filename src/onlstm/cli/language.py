@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from onlstm.cli.console import Answer, Json, Progress, many, notice, put, say, warn_of_unknown, watched
+from onlstm.cli.engine import Engine
 from onlstm.cli.inputs import (
     STDIN,
     Device,
@@ -82,7 +83,10 @@ def evaluate(
 @app.command
 def score(
     *words: Sentences,
-    out: Annotated[Path | None, Parameter(help="File to write (default: standard output).")] = None,
+    out: Annotated[
+        Path | None, Parameter(help="File to write (default: standard output); with --ray a folder.")
+    ] = None,
+    engine: Annotated[Engine, Parameter(name="*")] = Engine(),  # noqa: B008  (frozen)
     threads: Threads = None,
     device: Device = "auto",
     json: Annotated[bool, Parameter(name="--json", help="JSON lines instead of a table.")] = False,
@@ -93,14 +97,19 @@ def score(
     at the end of the line is predicted too (the last row of a sentence, field `eos`). A line without words has only
     that row.
     """
+    parts = engine.folder(out, {})
     from onlstm.lm.model import LanguageModel
     from onlstm.lm.score import score_each
 
     set_threads(threads)
     run, text = run_and_text(words)
     lines = lines_of(text)
-    check_output("--out", out, "surprisal.tsv", map(Path, text))
+    if not parts:
+        check_output("--out", out, "surprisal.tsv", map(Path, text))
     model = LanguageModel.load(run, device=device)
+    if parts:
+        engine.run("ScoreBatch", run, texts(text), parts, threads, device=device)
+        return
 
     def rows(scored: Iterator["SentenceScore"]) -> Iterator[str]:
         if not json:
@@ -109,8 +118,7 @@ def score(
         for number, sentence in enumerate(scored):
             count, unknown = count + len(sentence.ids), unknown + sentence.ids.count(model.tokenizer.unk_id)
             if json:
-                row = {"words": sentence.words, "surprisal": sentence.surprisal, "eos": sentence.eos}
-                yield json_module.dumps({"id": number} | row, ensure_ascii=False)
+                yield json_module.dumps({"id": number} | sentence.record(), ensure_ascii=False)
                 continue
             pairs = zip([*sentence.words, "<eos>"], [*sentence.surprisal, sentence.eos], strict=True)
             yield from (f"{number}\t{place}\t{word}\t{nats:.5f}" for place, (word, nats) in enumerate(pairs, 1))

@@ -1,5 +1,6 @@
 """The application and its entry point. Nothing heavy is imported before a command needs it: help never loads torch."""
 
+import gc
 import os
 import pkgutil
 import re
@@ -25,6 +26,7 @@ app = App(
     name="onlstm",
     version=f"onlstm {__version__}",
     help="Recurrent networks that find syntax by themselves: the ON-LSTM of Shen et al. 2019.",
+    help_format="plaintext",  # of the list of commands; markdown costs a sixth of the start
     default_parameter=Parameter(negative=()),
     suppress_keyboard_interrupt=False,  # `main` reports it
 )
@@ -49,6 +51,7 @@ app.config = (whole_numbers,)
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit code 2."""
+    gc.set_threshold(100_000)  # importing torch makes many objects and no garbage: a tenth of the start
     streams.prepare()
     code, line = 0, ""
     try:
@@ -91,8 +94,9 @@ def _with_option(message: str) -> str:
 def run(words: Iterable[str]) -> None:
     """Run a command as typed, without the word `onlstm`, and print its answer; errors are raised."""
     started = time.perf_counter()
-    load_commands()
-    answer = app(list(joined(words)), exit_on_error=False, print_error=False, result_action="return_value")
+    words = list(joined(words))
+    load_commands(words[0] if words else "")
+    answer = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     if isinstance(answer, Answer) and (text := answer.text(started)):
         print(text)
 
@@ -114,10 +118,16 @@ def install_completion(
     print(f"{path} written; new shells complete onlstm's commands and options")
 
 
-def load_commands() -> None:
-    """Import the modules of this package, which register their commands."""
-    for module in pkgutil.iter_modules(onlstm.cli.__path__, "onlstm.cli."):
-        import_module(module.name)
+def load_commands(name: str = "") -> None:
+    """Import the modules of this package, which register their commands; only one, if it has the name of a command."""
+    modules = [module.name for module in pkgutil.iter_modules(onlstm.cli.__path__, "onlstm.cli.")]
+    if (own := f"onlstm.cli.{name}") in modules:
+        import_module(own)
+    for module in modules if name not in app else ():
+        import_module(module)
+    for command in app:
+        if not command.startswith("-"):
+            app[command].help_format = "markdown"
 
 
 def joined(words: Iterable[str]) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """The command parse: sentences in, trees out, line by line and in order."""
 
 import json as form
-import re
 import shutil
 import sys
 from collections import deque
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 from cyclopts import Parameter
 
 from onlstm import files
-from onlstm.cli.console import notice, warn_of_unknown, watched
+from onlstm.cli.console import NAMED, notice, tell_of_bad, warn_of_unknown, watched
+from onlstm.cli.engine import Engine
 from onlstm.cli.inputs import (
     Device,
     Quiet,
@@ -43,9 +43,6 @@ Inputs = list[Path | str]
 _SUFFIXES = {"brackets": "txt", "json": "jsonl", "tree": "txt", "latex": "tex"}
 _FORMATS: dict[str, Format] = {".json": "json", ".jsonl": "json", ".conllu": "conllu"}
 _FORMATS |= {".svg": "svg", ".html": "html", ".tex": "latex"}
-_BLANKS = re.compile("[ \t]+")
-_NAMED = 5
-"""How many lines that are not UTF-8 are named."""
 
 
 class Record(NamedTuple):
@@ -90,13 +87,15 @@ def parse(
         ),
     ] = False,
     out: Annotated[
-        Path | None, Parameter(help="File to write; with --shard a folder, and for SVG a folder with one file each.")
+        Path | None,
+        Parameter(help="File to write; with --shard and --ray a folder, and for SVG a folder with one file each."),
     ] = None,
     shard: Annotated[str | None, Parameter(help="i/n: parse part i of n, unless --out has it already.")] = None,
     on_error: Annotated[Literal["skip", "stop"], Parameter(help="What to do about a line that is not UTF-8.")] = "skip",
     tokenized: Annotated[
         bool, Parameter(help="Lines are tokens with blanks between, as `evaluate --words` writes them.")
     ] = False,
+    engine: Annotated[Engine, Parameter(name="*")] = Engine(),  # noqa: B008  (frozen)
     threads: Threads = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -114,29 +113,37 @@ def parse(
     rules find words as in other text; with --tokenized they are taken as they stand. `--format conllu` adds the tree
     as a comment `# parse = …` to the sentence as it was read; other text becomes columns with nothing but words.
 
-    On a cluster: --shard 1/8 --out FOLDER to --shard 8/8 --out FOLDER, and again for one that was lost; then
-    `cat FOLDER/part-*.txt`.
+    On a cluster: --ray ADDRESS --out FOLDER; or --shard 1/8 --out FOLDER to --shard 8/8 --out FOLDER, and again for one
+    that was lost; then `cat FOLDER/part-*`.
     """
+    refused = {"--format": format not in (None, "json"), "--shard": shard, "--on-error": on_error != "skip"}
+    parts = engine.folder(out, refused)  # before torch is loaded: an address that nobody answers at costs seconds
     from onlstm.parser import Parser
     from onlstm.text.sources import read_inputs
 
     set_threads(threads)
-    kind = _format(format, out, json)
+    kind = "json" if parts else _format(format, out, json)
     part = Shard.of(shard) if shard else None
     run, text = run_and_text(words, DEFAULT if layer or gates or decoder in ("paper", "unbiased") else TREES)
     inputs = texts(text)
     if part and Path("-") in inputs:
         raise UserError("--shard: not with standard input, which only one process can read; name files")
-    target = _target(out, kind, part, inputs)
+    target = None if parts else _target(out, kind, part, inputs)
     _check_grammar(run, kind, labels, confidence)
-    how: dict[str, Any] = {"layer": layer, "decoder": decoder, "gates": gates, "labels": labels}
-    parser = Parser.load(run, device=device, votes=confidence, **how)
+    how: dict[str, Any] = {"layer": layer, "gates": gates, "labels": labels, "device": device}
+    parser = Parser.load(run, decoder=decoder, votes=confidence, **how)
+    if parts:
+        how |= {"decoder": parser.decoder, "confidence": confidence}
+        engine.run("ParseBatch", run, inputs, parts, threads, tokenized=tokenized, **how)
+        return
     options: dict[str, object] = {"shard": shard, "format": kind, "layers": [*parser.layers]}
     options |= {"decoder": parser.decoder, "gates": parser.gates}
     # older marks have none of these
     options |= {"labels": labels or None, "confidence": confidence or None, "tokenized": tokenized or None}
-    marker = Marker.of(target, locate(run), inputs, options) if part and target else None
-    if marker and marker.finished():
+    marker = (
+        Marker.of(target.with_name(f"{target.name}.done"), locate(run), inputs, options) if part and target else None
+    )
+    if marker and target and marker.agrees(target) and target.is_file():
         notice(f"{target}: already finished")
         return
     notice(trust(run) if kind != "json" and not quiet else "")
@@ -211,6 +218,8 @@ def _records(
     tokenized: bool,
 ) -> Iterator[Record]:
     """Yield a record for each line, in order; then report bad lines, many unknown words, and what ended the text."""
+    from onlstm.text.sources import blank_separated
+
     pending, failures = deque[tuple[str, tuple[str, ...]]](), list[UserError]()
 
     def lines() -> Iterator[str | list[str]]:
@@ -220,23 +229,26 @@ def _records(
                     raise UserError(f"{defect}; or go on without it: --on-error skip")
                 line = "" if defect else line
                 pending.append((defect, getattr(line, "rows", ())))
-                yield [word for word in _BLANKS.split(line) if word] if tokenized else line
+                yield blank_separated(line) if tokenized else line
         except UserError as error:  # after the trees of the lines before it
             failures.append(error)
 
-    parses = parser.parse_lines(lines()) if not typed else (p for line in lines() for p in parser.parse_lines([line]))
+    each = ((line, k) for k, line in enumerate(lines(), first))
+    parses = (
+        (p for line, k in each for p in parser.parse_lines([line], first=k))
+        if typed
+        else parser.parse_lines(lines(), first=first)
+    )
     count = bad = words = unknown = 0
     named = list[str]()
-    for count, parse in enumerate(parses, 1):
+    for parse in parses:
         defect, rows = pending.popleft()
         if defect:
             bad += 1
-            named += [defect] * (bad <= _NAMED)
-        words, unknown = words + len(parse.words), unknown + parse.unknown
-        yield Record(replace(parse, id=first + count - 1), defect, rows)
-    if bad:
-        notice(f"onlstm: {bad:,} of {count:,} lines skipped, their trees are empty:")
-        notice("\n".join([*named, *["…"] * (bad > _NAMED)]))
+            named += [defect] * (bad <= NAMED)
+        count, words, unknown = count + 1, words + len(parse.words), unknown + parse.unknown
+        yield Record(parse, defect, rows)
+    tell_of_bad(bad, count, named)
     warn_of_unknown(unknown / max(1, words), run, "do not trust these trees")
     if failures:
         raise failures[0]

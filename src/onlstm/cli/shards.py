@@ -1,6 +1,5 @@
-"""Shards of a text, which a cluster can lose and run again: their lines, their files and the marks of finished ones."""
+"""Parts of a text, which a cluster can lose and run again: their lines, their files, and what they were made with."""
 
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,29 +38,27 @@ class Shard(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The file beside a shard's that says it is finished, and what its content depends on."""
+    """A file that says what others were made with; beside that of a shard, also that it is finished."""
 
     path: Path
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, target: Path, run: Path, inputs: Sequence[Path | str], options: dict[str, Any]) -> "Marker":
-        with (run / "model.safetensors").open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    def of(cls, path: Path, run: Path, inputs: Sequence[Path | str], options: dict[str, Any]) -> "Marker":
         named = [[text.name, text.stat().st_size] if isinstance(text, Path) else text for text in inputs]
-        return cls(target.with_name(f"{target.name}.done"), {"model_sha256": digest, "inputs": named, **options})
+        digest = files.sha256(run / "model.safetensors")
+        return cls(path, {"model_sha256": digest, "inputs": named, **options})
 
-    def finished(self) -> bool:
-        """Return whether the shard is finished; with other settings, that is an error."""
-        target = self.path.with_suffix("")
+    def agrees(self, target: Path) -> bool:
+        """Return whether the file is there; if what it says of `target` is something else, that is an error."""
         try:
             settings = dict(from_json(self.path.read_text())["settings"])
         except (OSError, ValueError, KeyError, TypeError):
             return False
         if differing := [key for key in self.settings if settings.get(key) != self.settings[key]]:
             what = ", ".join(differing)
-            raise UserError(f"{target}: finished with other settings ({what}); delete it, or choose another --out")
-        return target.is_file()
+            raise UserError(f"{target}: made with other settings ({what}); delete it, or choose another --out")
+        return True
 
     def write(self) -> None:
         files.write(self.path, files.json_text({"settings": self.settings}) + "\n")

@@ -37,6 +37,10 @@ class SentenceScore:
         """The sum over all words, without `<eos>`."""
         return math.fsum(self.surprisal)
 
+    def record(self) -> dict[str, object]:
+        """Return plain data, without `ids`."""
+        return {"words": self.words, "surprisal": self.surprisal, "eos": self.eos}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:

@@ -156,18 +156,18 @@ class Parser:
         return list(self.parse_lines(sentences))
 
     def parse_lines(
-        self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None = None
+        self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None = None, first: int = 0
     ) -> Iterator[Parse]:
         """Return an iterator over the parses of lines, in order; a thousand are in memory at a time.
 
         A line is a string of raw text, or a list of words.
 
-        Ids are line numbers from 0. A line that cannot be read raises a `UserError` after the parses of the lines
-        before it; or, if `on_error` is given, it is left out after a call with the error.
+        Ids are line numbers, from `first` on. A line that cannot be read raises a `UserError` after the parses of the
+        lines before it; or, if `on_error` is given, it is left out after a call with the error.
         """
         if isinstance(lines, str):
             raise UserError("lines: an iterable of lines is needed, not a string; for one sentence there is parse")
-        chunked = chunks(self._readable(lines, on_error), _word_count)
+        chunked = chunks(self._readable(lines, on_error, first), _word_count)
         return (parse for chunk in chunked for parse in self._parser.parses(chunk))
 
     def distances(
@@ -225,9 +225,9 @@ class Parser:
         return sentence
 
     def _readable(
-        self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None
+        self, lines: Iterable[str | Words], on_error: Callable[[UserError], None] | None, first: int
     ) -> Iterator[Sentence]:
-        for k, line in enumerate(lines):
+        for k, line in enumerate(lines, first):
             try:
                 yield self._raw(line.rstrip("\r\n"), k) if isinstance(line, str) else self._tokenised(line, k)
             except UserError as error:

@@ -48,7 +48,11 @@ class Parse:
     """For each of `tree.spans()`, the share of the members' trees that have it; None if members were not asked."""
 
     def to_json(self) -> str:
-        """Return one line of JSON; its `spans` are longer than a word and not the whole sentence, sorted.
+        """Return one line of JSON, the `record`."""
+        return json.dumps(self.record(), ensure_ascii=False)
+
+    def record(self) -> dict[str, object]:
+        """Return plain data; its `spans` are longer than a word and not the whole sentence, sorted.
 
         `labels`, `confidence` and `votes` are there if they are not None.
         """
@@ -56,7 +60,7 @@ class Parse:
         record["spans"] = self.tree.spans() if self.tree else ()
         record |= {"layer": self.layer, "decoder": self.decoder}
         facts = {name: getattr(self, name) for name in ("labels", "confidence", "votes")}
-        return json.dumps(record | {name: fact for name, fact in facts.items() if fact is not None}, ensure_ascii=False)
+        return record | {name: fact for name, fact in facts.items() if fact is not None}
 
     def to_conllu(self, rows: Sequence[str] = ()) -> str:
         """Return comments and columns of CoNLL-U with the tree in a comment, `# parse = …`; no empty line ends them.

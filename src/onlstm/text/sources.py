@@ -28,6 +28,7 @@ _NAMES = {"train": "train(?:ing)?", "valid": "valid(?:ation)?|dev(?:el)?|val|hel
 _HAN = "\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"  # and kana
 _BETWEEN = re.compile(rf"(?<=[{_HAN}])\s+(?=[{_HAN}])")
 _CONLLU = re.compile(r"\.conllu(?:\.(?:gz|xz|bz2))?$", re.IGNORECASE)
+_BLANKS = re.compile("[ \t]+")
 _NOT_TEXT = re.compile(
     r"\.|readme|licen[cs]e|.*\.(jsonl?|md|rst|ya?ml|toml|py|html?|pdf|zip|ids|sha256)$", re.IGNORECASE
 )
@@ -55,6 +56,11 @@ def read_inputs(inputs: Iterable[Path | str]) -> Iterator[tuple[str, str]]:
         blocks = read_blocks(source, defects) if typed is None else [_decoded(typed, "sentence", 1, defects) or [""]]
         for number, line in enumerate(chain.from_iterable(blocks), 1):
             yield line, defects.pop(number, "")
+
+
+def blank_separated(line: str) -> list[str]:
+    """Return the words of a line that has blanks between them; other whitespace is part of a word."""
+    return [word for word in _BLANKS.split(line) if word]
 
 
 def read_blocks(path: str | Path, defects: dict[int, str] | None = None, name: str = "") -> Iterator[list[str]]:
