@@ -191,9 +191,7 @@ def _target(out: Path | None, kind: Format, part: Shard | None, inputs: Inputs) 
         return None
     suffix = out.suffix.lower()
     if suffix in (".gz", ".xz", ".bz2"):
-        raise UserError(
-            f"--out {out}: the file is not compressed; name it {out.stem}, or compress the output of a pipe"
-        )
+        raise UserError(f"--out {out}: the file is not compressed; name it {out.stem}, or compress a pipe's output")
     if (part or kind == "svg") and (out.is_dir() or suffix not in (*_FORMATS, ".txt")):
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -209,13 +207,7 @@ def _target(out: Path | None, kind: Format, part: Shard | None, inputs: Inputs) 
 
 
 def _records(
-    parser: "Parser",
-    source: Iterator[tuple[str, str]],
-    run: str,
-    first: int,
-    stop: bool,
-    typed: bool,
-    tokenized: bool,
+    parser: "Parser", source: Iterator[tuple[str, str]], run: str, first: int, stop: bool, typed: bool, tokenized: bool
 ) -> Iterator[Record]:
     """Yield a record for each line, in order; then report bad lines, many unknown words, and what ended the text."""
     from onlstm.text.sources import blank_separated
