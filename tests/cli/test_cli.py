@@ -103,7 +103,7 @@ def test_bench_refuses_to_report_a_kernel_that_is_wrong(monkeypatch):
     from onlstm.paper import bench
 
     right = ops.scan
-    monkeypatch.setattr(ops, "scan", lambda x, *rest: right(x * 1.01, *rest))
+    monkeypatch.setattr(ops, "scan", lambda x, *rest, **options: right(x * 1.01, *rest, **options))
     with pytest.raises(RuntimeError, match="parse-mid-1: fused and eager differ"):
         bench.run(["parse-mid-1"], [1], 0.1, print)
 

@@ -23,8 +23,8 @@ from typing import NoReturn
 
 COMMAND = Path(sys.executable).with_name("onlstm")
 STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
-STILL = {"onlstm.__main__", "onlstm.induction.worker"}
-"""Modules that act when they are imported."""
+STILL = {"onlstm.__main__", "onlstm.induction.worker", "onlstm.kernels.triton"}
+"""Modules that act when they are imported, or need what may not be installed."""
 
 
 def warm() -> None:

@@ -123,7 +123,7 @@ def load_commands(name: str = "") -> None:
     modules = [module.name for module in pkgutil.iter_modules(onlstm.cli.__path__, "onlstm.cli.")]
     if (own := f"onlstm.cli.{name}") in modules:
         import_module(own)
-    for module in modules if name not in app else ():
+    for module in modules if name not in app or name.startswith("-") else ():
         import_module(module)
     for command in app:
         if not command.startswith("-"):
