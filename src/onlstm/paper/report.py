@@ -73,7 +73,7 @@ def front(results: Results, docs: str = "") -> str:
         links[entry.page] = f"[{_title(entry.page).lower()}]({docs}/{entry.page}.md)"
         about, _, _ = entry.about.partition("\n\n")
         if summary := experiment.summary(some):
-            blocks += [f"## {entry.title}", about, *summary, f"Commands:\n{_commands(experiment, some)}"]
+            blocks += [f"## {entry.title}", about, *summary, f"Commands:\n{_alike(experiment, some)}"]
     where = f" Everything else is on the pages of {', '.join(links.values())}." if docs else ""
     return "\n\n".join(["# Results", _MADE + where, *blocks]) + "\n"
 
@@ -128,6 +128,21 @@ def _title(page: str) -> str:
 
 def _commands(experiment: Experiment, results: Results) -> str:
     return "\n".join(f"- {r.file}: `{command}`" for r in results for command in experiment.commands(r))
+
+
+def _alike(experiment: Experiment, results: Results) -> str:
+    """Return the commands, as one those that differ in nothing but the treebank and the result's name."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for result in results:
+        bank = getattr(result.content, "treebank", None)
+        for command in experiment.commands(result):
+            form = command.replace(f"/{result.file}.json", "/NAME.json")
+            form = form.replace(bank.path, "TREEBANK") if bank else form
+            groups.setdefault(form, []).append((result.file, command))
+    return "\n".join(
+        f"- {', '.join(name for name, _ in group)}: `{form if len(group) > 1 else group[0][1]}`"
+        for form, group in groups.items()
+    )
 
 
 def _origin(result: Result[Any]) -> str:
