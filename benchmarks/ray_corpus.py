@@ -2,7 +2,7 @@
 
 python benchmarks/ray_corpus.py [--lines 200000]
 
-Invented sentences of 1 to 5 words, the bundled grammar `en`, JSON out: one process with one thread and Ray with one
+Invented sentences of 5 to 25 words, the bundled grammar `en`, JSON out: one process with one thread and Ray with one
 worker at the same time, so that both meet the same load of the machine; then two threads and two workers. Elapsed time
 and processor time of the command and all processes below it, as /proc has them twice a second. The records are compared
 line by line. Kept in benchmarks/results/ray_corpus.json.
@@ -75,7 +75,7 @@ def main() -> None:
     lines, rng, words = parser.parse_args().lines, random.Random(0), WORDS.split()
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "text.txt")
-        text.write_text("".join(" ".join(rng.choices(words, k=rng.randint(1, 5))) + "\n" for _ in range(lines)))
+        text.write_text("".join(" ".join(rng.choices(words, k=rng.randint(5, 25))) + "\n" for _ in range(lines)))
         rows = {}
         for pair in (list(WAYS)[:2], list(WAYS)[2:]):
             with ThreadPoolExecutor() as pool:
