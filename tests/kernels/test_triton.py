@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from kernel_inputs import INTERPRETED, inputs, interpreted, needs_triton, triton_on_cpu
 from onlstm import ONLSTM
-from onlstm.kernels import graphs, ops
+from onlstm.kernels import graphs, ops, reference
 
 pytestmark = needs_triton
 compiled = pytest.mark.skipif(INTERPRETED, reason="an interpreted kernel is not compiled")
@@ -76,6 +76,23 @@ def test_inference_is_what_training_computes(sizes):
     saved, lean = triton.forward(*args, True, True), triton.forward(*args, False, False)
     assert_close(lean[:5], saved[:5], atol=1e-13, rtol=0)
     assert [tuple(x.shape) for x in lean[5:]] == [(0, 108), (0, 24)]
+
+
+@interpreted
+@pytest.mark.parametrize("replay_after", [0, 50])
+def test_factors_are_rounded_as_the_reference_rounds_them(replay_after, monkeypatch):
+    monkeypatch.setattr(graphs, "REPLAY_AFTER", replay_after)
+    triton = import_module("onlstm.kernels.triton")
+    x, w_ih, w_hh, _, h0, c0 = args = inputs(25, 3, 20, 5)
+    forwards = [kernel.forward(*args, None, 5, False, True, True, narrow=True) for kernel in (triton, reference)]
+    assert_close(*forwards, atol=1e-11, rtol=0)
+    h, *_, gates, c_prev = forwards[1]
+    draw = torch.Generator().manual_seed(1)
+    d = [torch.randn(y.shape, generator=draw, dtype=y.dtype) for y in forwards[1][:5]]
+    saved = x, w_ih, w_hh, h0, c0, h, gates, c_prev, None, 5, False, True, True
+    backwards = [kernel.backward(*d, *saved, narrow=True) for kernel in (triton, reference)]
+    assert_close(*backwards, atol=1e-11, rtol=0)
+    assert (reference.backward(*d, *saved)[1] - backwards[1][1]).abs().max() > 1e-3
 
 
 # -------------------------------------------------------------------------------------------- ahead of time, for GPUs
