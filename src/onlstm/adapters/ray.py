@@ -10,6 +10,7 @@ asked otherwise. A line that cannot be read has an `error` and no words. `ray_co
 # mypy: disable-error-code="import-not-found, import-untyped"
 # pyarrow may be missing
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ _STRINGS, _NUMBERS = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.floa
 _PAIRS = pyarrow.list_(pyarrow.list_(pyarrow.int64()))
 
 
-class Batches:
+class Batches(ABC):
     """A model, and what it makes of lines."""
 
     columns: ClassVar[Mapping[str, pyarrow.DataType]]
@@ -57,9 +58,9 @@ class Batches:
         schema = pyarrow.schema(more | present | {"error": pyarrow.string(), "model": pyarrow.string()})
         return pyarrow.Table.from_pylist([record | {"model": self.model_hash} for record in records], schema)
 
+    @abstractmethod
     def records(self, lines: Sequence[str | Words], first: int = 0) -> list[Record]:
         """Return a record of each line: its number from `first` on, `id`, what is found, `unknown`, `error` or None."""
-        raise NotImplementedError
 
 
 class ParseBatch(Batches):
