@@ -151,7 +151,7 @@ def inspect(
     return Inspection(
         sentences=len(text),
         words=sum(d.shape[-1] for d in distances),
-        unknown=sum(ids[:LONGEST].count(tokenizer.unk_id) for _, ids in text),
+        unknown=sum(tokenizer.unknown(ids[:LONGEST]) for _, ids in text),
         cut=sum(len(ids) > LONGEST for _, ids in text),
         more=next(with_words, None) is not None,
         spreads=tuple(

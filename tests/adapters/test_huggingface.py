@@ -16,7 +16,8 @@ from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
-from onlstm.text.tokenizer import PROFILES, Tokenizer
+from onlstm.text.rules import PROFILES
+from onlstm.text.tokenizer import Tokenizer
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers", minversion="5.13", reason="needs the extra hf")

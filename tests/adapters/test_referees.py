@@ -18,7 +18,8 @@ import torch
 from helpers import onlstm, random_model
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import score
-from onlstm.text.tokenizer import Tokenizer, rules, vocabulary
+from onlstm.text.rules import rules
+from onlstm.text.tokenizer import Tokenizer, vocabulary
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 with warnings.catch_warnings():

@@ -10,7 +10,8 @@ from nasty import lines
 from onlstm import Grammar, LanguageModel, Parser, Tree
 from onlstm.draw import Diagram, latex
 from onlstm.playground import export
-from onlstm.text.tokenizer import PROFILES, Tokenizer
+from onlstm.text.rules import PROFILES
+from onlstm.text.tokenizer import Tokenizer
 from onlstm.trees import f1
 from onlstm.trees.average import vote
 from onlstm.trees.decode import tree_from_distances
@@ -122,6 +123,7 @@ def test_numbers_of_five_hundred_sentences(modules, network, parsers, shared):
 def test_tokens_of_nasty_lines(modules, profile):
     name, _, punctuation = profile.partition(", ")
     words = ["<unk>", "<eos>", "the", "a", "n't", "N", "'s", "é", "한", "戦", "5", "1,000"]
+    words += ["<unk> -e", "<unk> -é", "<unk> -ing", "<unk> -ng", "<unk> -s", "<unk> -한"]
     tokenizer = Tokenizer.of_words(words, name, punctuation=bool(punctuation))
     texts = lines(2000)
     tokens = modules.evaluate(

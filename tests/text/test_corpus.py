@@ -20,7 +20,8 @@ from onlstm.errors import UserError
 from onlstm.text.config import TextConfig
 from onlstm.text.corpus import encode_text, load
 from onlstm.text.corpus import prepare as prepare_corpus
-from onlstm.text.tokenizer import Tokenizer, rules, vocabulary
+from onlstm.text.rules import rules
+from onlstm.text.tokenizer import Tokenizer, vocabulary
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 RAW = ["The cat saw Mr. Lee, who slept.", "", "It didn't see 3 dogs!", "...", "No one came to the U.S."]

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlstm.errors import UserError
-from onlstm.text.tokenizer import PROFILES, Tokenizer, rules, vocabulary
+from onlstm.text.rules import PROFILES, rules
+from onlstm.text.tokenizer import Tokenizer, frequent_endings, vocabulary
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 GOLDEN = Path(__file__).parents[1] / "golden" / "tokenizers"
@@ -124,6 +125,47 @@ def test_ids_are_one_for_each_word():
     assert tokenizer.ids(words) == [0, 1, 1, 1, 1, unk, unk, unk, 3, 4, unk, unk]
     assert Tokenizer.of_words(["The"]).ids(["The", "the"]) == [0, 1]
     assert tokenizer.ids([]) == []
+
+
+@given(
+    text=TEXT,
+    known=st.sets(st.sampled_from(["a", "an", "the", "N"])),
+    endings=st.sets(st.text("aeghinst'é", max_size=3)),
+)
+@pytest.mark.parametrize(("profile", "punctuation"), RULES)
+def test_unknown_words_by_their_endings(profile, punctuation, text, known, endings):
+    """All ways agree, and an unknown word has the longest ending that is shorter than itself."""
+    entries = [*known, *(f"<unk> -{ending}" for ending in endings if ending)]
+    tokenizer = Tokenizer.of_words(entries, profile, punctuation=punctuation)
+    words = rules(profile, punctuation).words(text)
+
+    def expected(word):
+        if word in tokenizer.index:
+            return word
+        fitting = [ending for ending in endings if ending and word.endswith(ending) and len(word) > len(ending)]
+        return f"<unk> -{max(fitting, key=len)}" if fitting else "<unk>"
+
+    tokens = tokenizer.tokens(text)
+    assert [tokenizer.vocabulary[token.id] for token in tokens] == [expected(word) for word in words]
+    assert tokenizer.encode([text]) == [[token.id for token in tokens]]
+    assert tokenizer.unknown(token.id for token in tokens) == sum(word not in {*known, "<eos>"} for word in words)
+    plain = Tokenizer.of_words([*known], profile, punctuation=punctuation)
+    assert [(t.text, t.start, t.end) for t in tokens] == [(t.text, t.start, t.end) for t in plain.tokens(text)]
+
+
+def test_endings_survive_a_file(tmp_path):
+    tokenizer = Tokenizer.of_words(["dogs", "<unk> -ing", "<unk> -s"], "ptb-en")
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.ids(["Dogs", "Cats", "sing", "ing", "s"]) == [0, 2, 1, 3, 3]
+    assert loaded.unknown_ids == {1, 2, 3}
+
+
+def test_frequent_endings_count_unknown_words_only():
+    counts = Counter({"walking": 5, "talking": 3, "the": 99, "cats": 4, "I": 7})
+    assert frequent_endings(counts, ["the", "cats"], most=2) == ["<unk> -g", "<unk> -ing"]
+    assert frequent_endings(counts, ["the", "cats"], most=99) == [f"<unk> -{e}" for e in ("g", "ing", "ng")]
+    assert frequent_endings(counts, ["the"], most=0) == []
 
 
 @given(words=st.lists(TEXT, max_size=5))

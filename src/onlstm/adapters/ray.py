@@ -108,7 +108,7 @@ class ScoreBatch(Batches):
         scores = score(self.language_model, [line if fits else "" for line, fits in zip(lines, readable, strict=True)])
         records = list[Record]()
         for id, (fits, scored) in enumerate(zip(readable, scores, strict=True), first):
-            unknown = scored.ids.count(self.language_model.tokenizer.unk_id)
+            unknown = self.language_model.tokenizer.unknown(scored.ids)
             error = {} if fits else {"eos": None, "error": f"line {id + 1}: not text"}
             records.append({"id": id, **scored.record(), "unknown": unknown, "error": None, **error})
         return records

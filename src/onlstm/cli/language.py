@@ -116,7 +116,7 @@ def score(
             yield "sentence\tposition\tword\tsurprisal"
         count = unknown = 0
         for number, sentence in enumerate(scored):
-            count, unknown = count + len(sentence.ids), unknown + sentence.ids.count(model.tokenizer.unk_id)
+            count, unknown = count + len(sentence.ids), unknown + model.tokenizer.unknown(sentence.ids)
             if json:
                 yield json_module.dumps({"id": number} | sentence.record(), ensure_ascii=False)
                 continue

@@ -27,6 +27,12 @@ class InductionText(TextConfig):
     """Keep this many words, the most frequent ones; null: all."""
     min_count: int = 2
     """Keep words that occur at least this often."""
+    endings: int = 300
+    """Tell unknown words apart by so many endings, the most frequent ones; 0: all are one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "text.", endings=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,7 +143,8 @@ def _begun(run: Path, stack: ExitStack, plan: Plan, threads: int, say: Callable[
             raise UserError(f"{run}: {way} name another folder")
         for rest in (run / "corpus").glob(".unfinished-*"):
             shutil.rmtree(rest)
-        data = corpus.prepare(plan.sources, run / "corpus", plan.settings.text, say=say)
+        text = plan.settings.text
+        data = corpus.prepare(plan.sources, run / "corpus", text, say, endings=text.endings)
         plan = replace(plan, tokens=len(data.train), sentences=_count(data, plan), tasks=planning.trials(threads))
         plan.save(run)
     finally:
@@ -154,7 +155,7 @@ def _begun(run: Path, stack: ExitStack, plan: Plan, threads: int, say: Callable[
 
 def _count(data: corpus.Corpus, plan: Plan) -> int:
     """Return the number of training sentences; raise a `UserError` if text or teachers do not do."""
-    numbers, eos, unk = plan.settings.numbers, data.tokenizer.eos_id, data.tokenizer.unk_id
+    numbers, eos = plan.settings.numbers, data.tokenizer.eos_id
     train, valid = (len(spans.lines(ids, eos, numbers.shortest, numbers.longest)) for ids in (data.train, data.valid))
     if train < numbers.least_sentences or not valid:
         raise UserError(
@@ -163,10 +164,11 @@ def _count(data: corpus.Corpus, plan: Plan) -> int:
             "good trees: give more text, one sentence per line"
         )
     counts = np.bincount(data.train, minlength=len(data.tokenizer))
-    counts[[unk, eos]] = 0
+    counts[[eos, *data.tokenizer.unknown_ids]] = 0
     for teacher in plan.settings.teachers:
         tokenizer = Tokenizer.load(Path(teacher) / folder.TOKENIZER)
-        unknown = counts[teacher_ids(tokenizer, data.tokenizer) == tokenizer.unk_id].sum() / counts.sum()
+        ids = teacher_ids(tokenizer, data.tokenizer)
+        unknown = counts[np.isin(ids, [*tokenizer.unknown_ids])].sum() / counts.sum()
         if unknown > _UNKNOWN:
             raise UserError(
                 f"teacher {teacher}: does not know {unknown:.0%} of the text's words, more than {_UNKNOWN:.0%}; "

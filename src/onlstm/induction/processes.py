@@ -156,8 +156,8 @@ def summary(run: Path, tasks: Sequence[Task], text: spans.Text) -> Stage:
 
 def _trees(run: Path, tasks: Sequence[Task], text: spans.Text) -> list[Tree]:
     """Return what a stage makes of three held-out sentences, of 6 to 12 known words if there are any."""
-    unk, words = text.tokenizer.unk_id, text.tokenizer.vocabulary
-    fitness = [(unk in ids) + abs(len(ids) - min(max(len(ids), 6), 12)) for ids in text.valid]
+    unknown, words = text.tokenizer.unknown, text.tokenizer.vocabulary
+    fitness = [(unknown(ids) > 0) + abs(len(ids) - min(max(len(ids), 6), 12)) for ids in text.valid]
     members, by_grammars = [folder_of(run, task.name) for task in tasks], tasks[0].kind not in LANGUAGE_MODELS
     trees = []
     for k in sorted(range(len(text.valid)), key=fitness.__getitem__)[:3]:

@@ -22,16 +22,18 @@ _RULE, _DECODERS = "on-lstm", ("paper", "mbr")
 _READING = {
     "model": """\
 - They lean to the right, by decoder `paper` more than by `unbiased`; where *to right* is near 100 they say nothing.
-- It reads one sentence at a time, left to right: a word's boundary is found before the words after it are seen.""",
+- It reads one sentence at a time, left to right: a word's boundary is found before the words after it are seen.
+- Words that are not in its vocabulary all look the same to it; `onlstm parse` warns if there are many.""",
     "grammar": """\
 - Its labels are numbers of classes that it made up; what they stand for has to be looked up (`onlstm inspect`).
-- It was trained on sentences of at most 30 words and is less sure of longer ones.""",
+- It was trained on sentences of at most 30 words and is less sure of longer ones.
+- Words that are not in its vocabulary it tells apart by their last letters at most; `onlstm parse` warns if there are
+  many.""",
 }
 _LIMITS = """\
 - The trees are guesses: binary, made from raw words alone; the model was never shown a tree. Look at the scores above
   before you count anything with them.
 {reading}
-- Words that are not in its vocabulary all look the same to it; `onlstm parse` warns if there are many.
 - It knows the kind of text named above. In other registers, dialects and languages it may do much worse.
 - It has learnt the views of its text's writers: do not judge people by its probabilities, or by what it generates."""
 
@@ -132,12 +134,14 @@ def _grammar_facts(model: Grammar, trained: Result[stages.Content]) -> dict[str,
     )
     tokenizer = model.tokenizer
     assert tokenizer
+    endings = len(tokenizer.unknown_ids) - 1
+    words = f"{model.config.vocab_size - endings:,} words, found by the profile `{tokenizer.profile}`"
     return {
         "model": f"a simple probabilistic grammar: {symbols}",
         "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
         "training": f"`{trained.origin.command}`, {trained.origin.threads} processes",
         "stages (processor time; nats per held-out word; F1 between members)": "; ".join(reports),
-        "vocabulary": f"{model.config.vocab_size:,} words, found by the profile `{tokenizer.profile}`",
+        "vocabulary": f"{words}; {endings} endings of others" if endings else words,
         "trees": "the spans that are likeliest, all trees considered (decoder `mbr`)",
     }
 

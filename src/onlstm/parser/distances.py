@@ -57,7 +57,7 @@ class DistanceParser:
                 tree=tree_from_distances(d, sentence.words, self.decoder) if d else None,
                 layer=self.layers if len(self.layers) > 1 else depth,
                 decoder=self.decoder,
-                unknown=sentence.ids.count(self.model.tokenizer.unk_id),
+                unknown=self.model.tokenizer.unknown(sentence.ids),
             )
 
     def distances(

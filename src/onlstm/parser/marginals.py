@@ -57,7 +57,7 @@ class GrammarParser:
 
     def parses(self, sentences: list[Sentence]) -> Iterator[Parse]:
         """Yield the parse of each sentence, in order."""
-        unknown = tokenizer_of(self.model).unk_id
+        tokenizer = tokenizer_of(self.model)
         trees, *others = (parser._trees(sentences) for parser in (self, *self.members))
         for sentence, (tree, labels), *theirs in zip(sentences, trees, *others, strict=True):
             voters = [set(other.spans()) if other else set() for other, _ in theirs]
@@ -71,7 +71,7 @@ class GrammarParser:
                 tree=tree,
                 layer=None,
                 decoder=self.decoder,
-                unknown=sentence.ids.count(unknown),
+                unknown=tokenizer.unknown(sentence.ids),
                 labels=labels,
                 confidence=tree.confidence if tree else (),
                 votes=tuple(sum(span in voter for voter in voters) / len(voters) for span in spans) if voters else None,

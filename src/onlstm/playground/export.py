@@ -26,7 +26,8 @@ from onlstm.grammar.pcfg import Grammar
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import layer_numbers, tokenizer_of
 from onlstm.models import is_run, locate
-from onlstm.text.tokenizer import NUMBER, Tokenizer
+from onlstm.text.rules import NUMBER
+from onlstm.text.tokenizer import Tokenizer
 
 PAGE = Path(__file__).parent / "page"
 INDEX = "models.json"

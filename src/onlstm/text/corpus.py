@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from onlstm.errors import UserError
 from onlstm.records import from_json
 from onlstm.text.config import TextConfig
+from onlstm.text.rules import Rules
 from onlstm.text.sources import SPLITS, choose_rules, find_sources, name_of, parts_of_lines, read_blocks, text_files
-from onlstm.text.tokenizer import EOS, UNK, Rules, Tokenizer, vocabulary
+from onlstm.text.tokenizer import EOS, UNK, Tokenizer, frequent_endings, vocabulary
 
 Ids = NDArray[np.unsignedinteger[Any]]
 Numbers = NDArray[np.uint32]
@@ -65,6 +66,8 @@ def prepare(
     folder: str | Path,
     config: TextConfig | None = None,
     say: Callable[[str], None] = lambda line: None,
+    *,
+    endings: int = 0,
 ) -> Corpus:
     """Return the corpus made of `sources` and written to `folder`.
 
@@ -72,6 +75,7 @@ def prepare(
         sources: files, folders, or "-" for the standard input; `find_sources` tells the parts.
         folder: gets `train.ids`, `valid.ids`, `test.ids`, `tokenizer.json` and, last of all, `corpus.json`.
         say: called with a line for each decision.
+        endings: entries of the vocabulary, besides the words, for unknown words by their last letters.
     """
     config, folder = config or TextConfig(), Path(folder)
     try:
@@ -80,7 +84,7 @@ def prepare(
             job = _Preparation(Path(work), [sources] if isinstance(sources, str | Path) else sources, say)
             words = WordNumbers(job.rules(config))
             hashes = job.number(words)
-            job.write(words, hashes, job.tokenizer(config, words))
+            job.write(words, hashes, job.tokenizer(config, words, endings))
             for name in ("corpus.json", "train.ids", "valid.ids", "test.ids"):
                 (folder / name).unlink(missing_ok=True)  # an older corpus ceases to be one first
             for path in (*job.work.glob("*.ids"), job.work / "tokenizer.json", job.work / "corpus.json"):
@@ -164,7 +168,7 @@ class WordNumbers(dict[str, bytes]):
 
     def ids(self, tokenizer: Tokenizer) -> Ids:
         """Return the id of each number, in the smallest type that holds every id."""
-        ids = [tokenizer.eos_id, *(tokenizer.index.get(word, tokenizer.unk_id) for word in self.words)]
+        ids = [tokenizer.eos_id, *map(tokenizer.id, self.words)]
         return np.array(ids, np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
 
 
@@ -227,12 +231,15 @@ class _Preparation:
                 self.say(f"read: {tokens / 1e6:.1f} million tokens, {len(words.words):,} distinct words")
         return {part: sha256.hexdigest() for part, sha256 in hashes.items()}
 
-    def tokenizer(self, config: TextConfig, words: WordNumbers) -> Tokenizer:
+    def tokenizer(self, config: TextConfig, words: WordNumbers, endings: int) -> Tokenizer:
         """Return a tokenizer with the vocabulary of the training text."""
         counts = words.counts(self.chunks("train"))
         entries = vocabulary(counts, config.vocab_size, config.min_count, config.keep.split())
         total = len(counts.keys() | {UNK, EOS})
         self.decide(f"vocabulary: {len(entries):,} entries of {total:,} in the training text")
+        if by_ending := frequent_endings(counts, entries, endings):
+            self.decide(f"unknown words: {len(by_ending):,} kinds of them by their last letters")
+            entries += by_ending
         return Tokenizer.of_words(entries, words.rules.profile, punctuation=config.punctuation)
 
     def chunks(self, part: str) -> Iterator[Numbers]:
@@ -241,8 +248,9 @@ class _Preparation:
             while len(numbers := np.fromfile(file, np.uint32, _CHUNK)):
                 yield numbers
 
-    def encode(self, part: str, table: Ids, unk_id: int, sha256: str) -> Part:
+    def encode(self, part: str, table: Ids, tokenizer: Tokenizer, sha256: str) -> Part:
         """Write the ids of a part."""
+        unknown_ids = np.array([*tokenizer.unknown_ids], table.dtype)
         lines = tokens = unknown = 0
         with (self.work / f"{part}.ids").open("wb") as file:
             for numbers in self.chunks(part):
@@ -250,7 +258,7 @@ class _Preparation:
                 file.write(ids.data)
                 lines += int((numbers == 0).sum())
                 tokens += len(ids)
-                unknown += int((ids == unk_id).sum())
+                unknown += int(np.isin(ids, unknown_ids).sum())
         if tokens == lines:
             names = name_of(*self.sources.files[part] or self.sources.files["train"])
             raise UserError(f"{names}: no words for {part}; add text, or put one sentence on a line")
@@ -264,7 +272,7 @@ class _Preparation:
     def write(self, words: WordNumbers, hashes: dict[str, str], tokenizer: Tokenizer) -> None:
         """Write the ids of every part, the tokenizer and `corpus.json`."""
         table = words.ids(tokenizer)
-        parts = {part: self.encode(part, table, tokenizer.unk_id, sha256) for part, sha256 in hashes.items()}
+        parts = {part: self.encode(part, table, tokenizer, sha256) for part, sha256 in hashes.items()}
         content = {
             "format": 1,
             "profile": tokenizer.profile,

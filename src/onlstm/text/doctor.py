@@ -195,7 +195,7 @@ def _histogram(lengths: NDArray[np.int64]) -> tuple[tuple[str, int], ...]:
 def _sample(lines: list[str], tokenizer: Tokenizer) -> tuple[tuple[tuple[str, bool], ...], ...]:
     chosen = [line for line in lines if len(line.split()) > 2 or len(line) > 20][:3]
     tokens = [tokenizer.tokens(line if len(line) <= 200 else line[:200].rsplit(None, 1)[0]) for line in chosen]
-    return tuple(tuple((token.text, token.id != tokenizer.unk_id) for token in line) for line in tokens)
+    return tuple(tuple((token.text, token.id not in tokenizer.unknown_ids) for token in line) for line in tokens)
 
 
 def _of_lines(d: Diagnosis, median: float, of_run: bool) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from onlstm.text.tokenizer import ABBREVIATIONS
+from onlstm.text.rules import ABBREVIATIONS
 
 _MARKS = re.compile(r" @([-,.])@ ")
 _BEFORE = re.compile(r" (?=(?:[.,;:!?%)\]]|'(?:s|t|d|m|re|ve|ll)|n't)(?: |$))")

@@ -18,7 +18,7 @@ from onlstm.archive import broken_link, is_archive, unpacked
 from onlstm.errors import UserError
 from onlstm.text import conllu
 from onlstm.text.config import TextConfig
-from onlstm.text.tokenizer import UNK, Rules, rules
+from onlstm.text.rules import UNK, Rules, rules
 
 SPLITS = ("train", "valid", "test")
 LONGEST = 32 << 20

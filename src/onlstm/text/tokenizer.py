@@ -1,13 +1,8 @@
-"""Words and their ids: `Tokenizer`, word-level on HF `tokenizers`, with three profiles.
+"""Words and their ids: `Tokenizer`, word-level on HF `tokenizers`.
 
-A profile is a normalizer and one pre-tokenizer that finds all words, so the rules travel in `tokenizer.json` and HF's
-own `Tokenizer.from_file(...).encode(text)` gives the same ids. No rule looks past whitespace, with one exception:
-whether anything follows at all (`ptb-en` drops the period that ends a sentence). So a line can be tokenised piece by
-piece, and each distinct piece only once.
-
-    pretokenized  what stands between whitespace, unchanged
-    generic       Unicode words of any language in lower case; Han and kana characters one by one; no punctuation
-    ptb-en        raw English, one sentence per line, to the words of the Penn Treebank language-modelling text
+The rules of its profile (`onlstm.text.rules`) travel in `tokenizer.json`, and HF's own
+`Tokenizer.from_file(...).encode(text)` gives the same ids, with one exception: a vocabulary can have entries for
+unknown words by their last letters, as `<unk> -ing`, where HF's own encoding has `<unk>`.
 """
 
 import json
@@ -15,32 +10,23 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import tokenizers
-from tokenizers import Regex, models, normalizers, pre_tokenizers
+from tokenizers import models
 
 from onlstm import files
 from onlstm.errors import UserError
+from onlstm.text.rules import NUMBER, PROFILES, rules
+from onlstm.text.rules import UNK as UNK
 
-UNK, EOS = "<unk>", "<eos>"
-PROFILES = ("ptb-en", "generic", "pretokenized")
-
-_SPACE = r"\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
-"""What `str.split` splits at, which is not what these regular expressions take for whitespace."""
-_APOSTROPHES, _HYPHENS = r"[\x{2019}\x{2bc}\x{ff07}]", r"[\x{2010}\x{2011}]"
-ABBREVIATIONS = (
-    "adm|ala|apr|ariz|ark|assn|aug|ave|bros|calif|capt|cie|cmdr|co|col|colo|conn|corp|cos|ct|dec|del|dept|dr|est|etc|"
-    "feb|fla|ft|ga|gen|gov|hon|ill|inc|ind|jan|jr|kan|ky|la|lt|ltd|maj|mass|md|messrs|mich|minn|miss|mo|mont|mr|mrs|"
-    "ms|mt|neb|nev|no|nos|nov|oct|okla|ore|pa|pfc|prof|pvt|rep|reps|rev|sen|sens|sept|sgt|sr|st|tenn|tex|va|vs|vt|"
-    "wash|wis|wyo"
-)
-"""Those of the Penn Treebank text and more like them; at the end of a line the period is the sentence's."""
-NUMBER = r"[-+\u2212]?\.?\d+(?:(?:\\?/|[.,:\-\u2013])\d+)*"
-"""What becomes N in `ptb-en`."""
+EOS = "<eos>"
+ENDING = f"{UNK} -"
+"""Before the last letters that an entry for unknown words stands for; no word of a text contains a blank."""
+_LETTERS = 3
+"""Of an ending, at most."""
 
 
 class Token(NamedTuple):
@@ -50,33 +36,6 @@ class Token(NamedTuple):
     start: int
     end: int
     id: int
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How a profile finds words; `rules` returns them."""
-
-    profile: str
-    normalizer: normalizers.Normalizer | None
-    splitter: pre_tokenizers.PreTokenizer
-
-    def words(self, text: str) -> list[str]:
-        """Return the words of a text as the vocabulary writes them."""
-        if self.normalizer is None:
-            return text.split()
-        return [word for word, _ in self.splitter.pre_tokenize_str(self.normalizer.normalize_str(text))]
-
-    def pieces(self, line: str) -> list[str]:
-        """Return what stands between whitespace; the words of a line are those of its pieces."""
-        pieces = line.split()
-        if pieces and self.profile == "ptb-en":
-            pieces[-1] += "\n"  # nothing follows, which matters to these rules
-        return pieces
-
-    def piece_words(self, piece: str) -> list[str]:
-        """Return the words of a piece, the same as in its line."""
-        something_follows = self.profile == "ptb-en" and not piece.endswith("\n")
-        return self.words(f"{piece} \0" if something_follows else piece)
 
 
 class Tokenizer:
@@ -94,6 +53,9 @@ class Tokenizer:
         self.vocabulary: list[str] = [word for word, _ in sorted(backend.get_vocab().items(), key=lambda item: item[1])]
         self.index = {word: id for id, word in enumerate(self.vocabulary)}
         self.unk_id, self.eos_id = self.index[UNK], self.index[EOS]
+        entries = [entry for entry in self.vocabulary if entry.startswith(ENDING)]
+        self._endings = {entry.removeprefix(ENDING): self.index[entry] for entry in entries}
+        self.unknown_ids = frozenset([self.unk_id, *self._endings.values()])
         self._backend = backend
 
     @classmethod
@@ -158,26 +120,38 @@ class Tokenizer:
     def tokens(self, text: str) -> list[Token]:
         """Return the words of `text` with their surface forms and character offsets."""
         encoding = self._backend.encode(text)
+        ids = [self.id(word) for word in self.rules.words(text)] if self._endings else encoding.ids
         tokens: list[Token] = []
         limits = [start for start, _ in encoding.offsets[1:]] + [len(text)]
-        for id, (start, end), limit in zip(encoding.ids, encoding.offsets, limits, strict=False):
+        for id, (start, end), limit in zip(ids, encoding.offsets, limits, strict=False):
             if self.profile != "pretokenized":
                 start, end = self._whole(text, tokens[-1].end if tokens else 0, start, end, limit)
             tokens.append(Token(text[start:end], start, end, id))
         return tokens
 
+    def id(self, word: str) -> int:
+        """Return the id of a word that is written as the rules do; of an unknown one, that of its longest ending."""
+        if word in self.index:
+            return self.index[word]
+        endings = (word[start:] for start in range(max(1, len(word) - _LETTERS), len(word)))
+        return next((self._endings[ending] for ending in endings if ending in self._endings), self.unk_id)
+
     def ids(self, words: Sequence[str]) -> list[int]:
         """Return one id for each of `words`: of the word as it stands, else as the rules write it."""
         write = self.rules.normalizer.normalize_str if self.rules.normalizer else str
         written = {word: write(word) for word in set(words) if word not in self.index}
-        return [self.index.get(written.get(word, word), self.unk_id) for word in words]
+        return [self.id(written.get(word, word)) for word in words]
+
+    def unknown(self, ids: Iterable[int]) -> int:
+        """Return how many of the ids are those of unknown words."""
+        return sum(id in self.unknown_ids for id in ids)
 
     def encode(self, lines: Iterable[str]) -> list[list[int]]:
         """Return the ids of each line, without `<eos>`; the rules are applied once to each distinct piece."""
 
         @cache
         def ids(piece: str) -> list[int]:
-            return [self.index.get(word, self.unk_id) for word in self.rules.piece_words(piece)]
+            return [self.id(word) for word in self.rules.piece_words(piece)]
 
         return [[id for piece in self.rules.pieces(line) for id in ids(piece)] for line in lines]
 
@@ -211,72 +185,19 @@ def vocabulary(counts: Counter[str], size: int | None, min_count: int, keep: Col
     return [UNK, EOS, *(word for _, _, word in sorted(chosen, key=lambda entry: entry[1:]))]
 
 
-@cache
-def rules(profile: str, punctuation: bool = False) -> Rules:
-    """Return the rules of a profile; with `punctuation`, marks are words."""
-    if profile not in PROFILES:
-        raise UserError(f"profile {profile!r}: there are {', '.join(PROFILES)}")
-    if punctuation and profile != "generic":
-        raise UserError(f"punctuation can be kept with the profile generic only, not with {profile}")
-    steps, words = {"ptb-en": _ptb, "generic": _generic}.get(profile, lambda: ([], rf"[^{_SPACE}]+"))()
-    if punctuation:
-        words += rf"|[^{_SPACE}\p{{L}}\p{{M}}\p{{N}}\p{{C}}]"
-    splitter = pre_tokenizers.Split(Regex(words), "removed", invert=True)
-    return Rules(profile, normalizers.Sequence(steps) if steps else None, splitter)
+def frequent_endings(counts: Counter[str], known: Collection[str], most: int) -> list[str]:
+    """Return entries for unknown words by their last letters, one to three: the `most` frequent of them.
 
-
-def _generic() -> tuple[list[normalizers.Normalizer], str]:
-    alone = r"\p{Han}\p{Hiragana}\p{Katakana}\x{30fc}"
-    letter = rf"[[\p{{L}}\p{{M}}\p{{N}}]&&[^{alone}]]"
-    inner = r"['\-\x{b7}\x{5f3}\x{5f4}\x{200c}\x{200d}]|(?<=\p{N})[.,:/\x{66b}\x{66c}](?=\p{N})"
-    steps = [normalizers.NFC(), normalizers.Lowercase(), *_plain()]
-    return steps, rf"{UNK}|[{alone}]\p{{M}}*|{letter}+(?:(?:{inner}){letter}+)*"
-
-
-def _ptb() -> tuple[list[normalizers.Normalizer], str]:
-    x = r"[[\p{L}\p{M}\p{N}]&&[^N]]"  # everything is in lower case but the N that stands for a number
-    before = r"(?<![\p{L}\p{M}\p{N}'])(?<!\p{N}[.,:])(?<![\p{L}\p{M}\p{N}][-/&])(?<!\\/)"
-    after = rf"(?!{x}|%?-{x}|\\?/{x})"
-    number = NUMBER.replace(r"\u2212", r"\x{2212}").replace(r"\u2013", r"\x{2013}")
-    steps = [
-        normalizers.NFC(),
-        _replace(rf"(?<![^{_SPACE}])N(?![^{_SPACE}])", "0"),  # an N of its own stands for a number already
-        _replace("-[LR][RCS]B-", "("),
-        normalizers.Lowercase(),
-        *_plain(),
-        _replace(rf"{before}(?>{number}){after}", "N"),
-        _replace(rf"%(?!-{x})", "N"),  # as the treebank's text has it
-        _replace(r"(?<!\\)/", r"\/"),
-        _replace(r"\x{a3}", "#"),
-    ]
-    period = rf"\.(?=-{x}|[^{_SPACE}]*[{_SPACE}]+[^{_SPACE}])"
-    clitic = rf"'(?:s|re|ve|m|ll|d)(?!{x})"
-    initials = rf"\p{{L}}(?:\.\p{{L}})+(?!{x})(?:{period}|(?<=u\.s)\.)?"
-    abbreviation = rf"(?:{ABBREVIATIONS}|\p{{L}}){period}"
-    core = rf"{x}+(?:(?!{clitic})'{x}+|(?:&|\\/){x}+|(?<=\p{{N}})[.,](?=\p{{N}}){x}+|%(?=-{x}))*"
-    part = rf"(?:{initials}|{abbreviation}|{core})"
-    words = [
-        UNK,
-        "N",
-        rf"{x}+?(?=n't(?!{x}))|n't(?!{x})",
-        rf"can(?=not(?!{x}))|(?:gon|wan)(?=na(?!{x}))",
-        clitic,
-        rf"'\p{{N}}\p{{N}}s?(?!{x})",
-        r"(?:us|hk|nz|nt|[a-z])?\$",
-        rf"{part}(?:-{part})*",
-        r"[#&]|(?:\\\*)+",
-        rf"(?<![^{_SPACE}])'(?![^{_SPACE}])|(?<=s)'(?![{x}'])",
-    ]
-    return steps, "|".join(words)
-
-
-def _plain() -> list[normalizers.Normalizer]:
-    """Return the steps that write apostrophes and hyphens one way and drop the soft hyphen."""
-    return [_replace(_APOSTROPHES, "'"), _replace(_HYPHENS, "-"), _replace(r"\x{ad}", "")]
-
-
-def _replace(pattern: str, by: str) -> normalizers.Normalizer:
-    return normalizers.Replace(Regex(pattern), by)
+    >>> frequent_endings(Counter(running=3, jumping=2, sat=4, ox=1), {"sat"}, most=3)
+    ['<unk> -g', '<unk> -ing', '<unk> -ng']
+    """
+    known, totals = set(known), Counter[str]()
+    for word, count in counts.items():
+        if word not in known:
+            for start in range(max(1, len(word) - _LETTERS), len(word)):
+                totals[word[start:]] += count
+    ranked = sorted(totals, key=lambda ending: (-totals[ending], ending))
+    return sorted(ENDING + ending for ending in ranked[:most])
 
 
 def _description(backend: tokenizers.Tokenizer) -> list[object]:

@@ -90,11 +90,11 @@ def overlap(run: Path | None, model: LanguageModel | Grammar, reads: Sequence[Re
     """
     tokenizer = tokenizer_of(model)
     ids = [tokenizer.ids(reading.words) for reading in reads]
-    unknown = 100 * sum(sentence.count(tokenizer.unk_id) for sentence in ids) / sum(map(len, ids))
+    unknown = 100 * sum(map(tokenizer.unknown, ids)) / sum(map(len, ids))
     if not run or not (run / "corpus" / "corpus.json").is_file():
         return None, unknown
     train = corpus.load(run / "corpus").train
-    known = [sentence for sentence in ids if 2 * sentence.count(tokenizer.unk_id) <= len(sentence)]
+    known = [sentence for sentence in ids if 2 * tokenizer.unknown(sentence) <= len(sentence)]
     written = [bytes(np.array(sentence, train.dtype)) for sentence in known]
     ends = np.flatnonzero(train == tokenizer.eos_id)
     starts = np.concatenate(([0], ends[:-1] + 1))

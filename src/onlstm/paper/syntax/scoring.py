@@ -84,7 +84,8 @@ class Scored:
     def unk_rate(self, ids: Iterable[Sequence[int]]) -> float:
         """Return the share of the ids that are `<unk>`."""
         words = [id for sentence in ids for id in sentence]
-        return words.count(tokenizer_of(self.model).unk_id) / max(1, len(words))
+        unknown: int = tokenizer_of(self.model).unknown(words)
+        return unknown / max(1, len(words))
 
 
 def run(

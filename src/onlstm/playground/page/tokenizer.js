@@ -27,7 +27,7 @@ export class Tokenizer {
       else written = written.replaced(step.pattern, step.by);
     }
     const matches = [...written.text.matchAll(this.words)].map((match) => ({
-      id: this.index.get(match[0]) ?? this.unknown,
+      id: this.index.get(match[0]) ?? this.ending(match[0]),
       start: written.places[match.index],
       end: written.places[match.index + match[0].length - 1] + 1,
     }));
@@ -40,6 +40,20 @@ export class Tokenizer {
       tokens.push({ text: original.slice(start, end).join(""), start, end, id: match.id });
     });
     return tokens;
+  }
+
+  isUnknown(id) {
+    return this.vocabulary[id].startsWith("<unk>");
+  }
+
+  /** Return the id for unknown words with the longest ending of this one, of three letters at most. */
+  ending(word) {
+    const letters = [...word];
+    for (let start = Math.max(1, letters.length - 3); start < letters.length; start++) {
+      const id = this.index.get(`<unk> -${letters.slice(start).join("")}`);
+      if (id !== undefined) return id;
+    }
+    return this.unknown;
   }
 
   /** Return the offsets with what the rules lose: the head of a number, marks that NFC joins to a letter. */

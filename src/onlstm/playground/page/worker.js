@@ -38,7 +38,7 @@ async function got(name) {
 export async function read(model, text, pause) {
   const all = model.tokenizer.tokens(text), tokens = all.slice(0, MOST_WORDS);
   const reading = await model.read(tokens.map((token) => token.id), pause);
-  const unknown = tokens.map((token) => token.id === model.tokenizer.unknown);
+  const unknown = tokens.map((token) => model.tokenizer.isUnknown(token.id));
   return reading && { text, tokens, unknown, left: all.length - tokens.length, ...reading };
 }
 
