@@ -42,10 +42,10 @@ TOKENIZER = Tokenizer.of_words(WORDS)
 NETWORKS = {
     "lstm": {"rnn": "lstm"},
     "variational": {"rnn": "variational", "dropout_recurrent": 0.1},
-    "rhn": {"rnn": "rhn", "dropout_recurrent": 0.1},
+    "rhn": {"rnn": "rhn", "depth": 3, "dropout_recurrent": 0.1},
     "nas": {"rnn": "nas"},
     "melis": {"rnn": "melis"},
-    "prpn": {"rnn": "prpn"},
+    "prpn": {"rnn": "prpn", "slots": 5},
     "clockwork": {"rnn": "clockwork", "clocks": 4},
     "nested": {"rnn": "nested"},
     "free": {"free_last_chunk": True, "weight_dropout_scale": "original"},

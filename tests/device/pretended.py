@@ -82,6 +82,10 @@ class Generator(torch.Generator):
 class Mode(TorchDispatchMode):
     """Makes tensors on the GPU."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # nothing is compiled here, and to say so for each operation takes longer than most of them
+
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         device = kwargs.get("device")
