@@ -27,6 +27,9 @@ def pytest_collection_finish():
 
 
 def pytest_runtest_setup(item):
+    profile = item.config.getoption("--hypothesis-profile") or "steady"
+    if settings.get_current_profile_name() != profile:  # torch.testing._internal brings its own, of 10 examples
+        settings.load_profile(profile)
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
 

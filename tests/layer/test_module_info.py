@@ -22,7 +22,7 @@ OURS = {"layer": (ONLSTM, torch.nn.LSTM), "cell": (ONLSTMCell, torch.nn.LSTMCell
 
 @cache
 def torchs_modules():
-    """Return PyTorch's own module, which takes seconds to import: not before a test needs it."""
+    """Return PyTorch's own module when a test needs it: its import takes seconds and sets Hypothesis's profile."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal import common_modules
