@@ -17,8 +17,9 @@ demo: $(STAMP)
 	@$(BIN)/onlstm demo
 	@if [ -d src/onlstm/models/en ]; then echo; $(BIN)/onlstm parse --format tree $(ENGLISH); fi
 
+# Threads that wait leave the cores to the tests beside them.
 test: $(STAMP)
-	@CUDA_VISIBLE_DEVICES= $(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
+	@CUDA_VISIBLE_DEVICES= OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2 --dist worksteal -m "not slow and not gpu and not browser"
 
 # The adapters: Hugging Face, with transformers' own tests if ../shared/peers has them, spaCy and Ray; in an environment
 # of its own.

@@ -17,14 +17,22 @@ def onlstm(*args, **options):
     return subprocess.run([COMMAND, *args], capture_output=True, text=True, check=False, **options)
 
 
-@pytest.mark.parametrize(
-    "args", [["--help"], ["--version"], ["demo", "--help"], ["train", "--help"], ["recipes"], ["recipes", "quick"], []]
-)
-def test_help_and_version_load_neither_torch_nor_numpy(args):
-    heavy = "{'torch', 'numpy', 'tokenizers'} & set(sys.modules)"
-    code = f"import sys\nfrom onlstm.cli.main import main\ntry: main()\nfinally: print({heavy})"
-    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
+def test_help_and_version_load_neither_torch_nor_numpy():
+    """All in one process, which tells after each what it has loaded."""
+    typed = ["--help", "--version", "demo --help", "train --help", "recipes", "recipes quick", ""]
+    code = """
+import sys
+from onlstm.cli.main import main
+for line in sys.argv[1:]:
+    sys.argv[1:] = line.split()
+    try:
+        main()
+    except SystemExit as end:
+        print("loaded:", not end.code and {"torch", "numpy", "tokenizers"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code, *typed], capture_output=True, text=True, check=True)
+    said = [line for line in done.stdout.splitlines() if line.startswith("loaded:")]
+    assert dict(zip(typed, said, strict=True)) == dict.fromkeys(typed, "loaded: set()")
 
 
 def test_version_is_the_packages():
@@ -61,8 +69,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(args, line):
 
 def test_demo_learns_and_prints_one_json_object(tmp_path):
     args = ["demo", "--json", "--minutes", "0.02", "--seed", "3", "--out", str(tmp_path)]
-    done = onlstm(*args)
-    found = json.loads(done.stdout)
+    done = helpers.onlstm(*args)
+    found = json.loads(done.out)
     common = {"command", "version", "argv", "seed", "seconds"}
     assert set(found) == common | {"rule", "headline", "best_trivial", "rows", "report"}
     assert (found["command"], found["argv"], found["seed"]) == ("demo", args, 3)
@@ -70,7 +78,7 @@ def test_demo_learns_and_prints_one_json_object(tmp_path):
     assert set(found["headline"]) == {"layer", "decoder", "f1"}
     assert all(set(row) >= {"system", "layer", "decoder", "f1", "n", "ties"} for row in found["rows"])
     assert Path(found["report"]).read_text().startswith("<!DOCTYPE html>")
-    assert "epoch   1" in done.stderr
+    assert "epoch   1" in done.err
 
 
 def test_demo_names_the_line_of_a_grammar_that_is_wrong(tmp_path):
@@ -84,8 +92,8 @@ def test_demo_names_the_line_of_a_grammar_that_is_wrong(tmp_path):
 
 def test_bench_measures_after_checking(tmp_path):
     out = tmp_path / "speed.json"
-    done = onlstm("bench", "--shapes", "parse-mid-1", "--threads", "1", "--seconds", "0.1", "--out", str(out))
-    assert done.returncode == 0, done.stderr
+    done = helpers.onlstm("bench", "--shapes", "parse-mid-1", "--threads", "1", "--seconds", "0.1", "--out", out)
+    assert done.code == 0, done.err
     found = json.loads(out.read_text())
     assert [(row["shape"], row["mode"], row["threads"]) for row in found["rows"]] == [
         ("parse-mid-1", "train", 1),

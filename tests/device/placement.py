@@ -5,6 +5,7 @@ all of them and prints their failures in JSON.
 """
 
 import copy
+import gc
 import json
 import os
 import sys
@@ -41,10 +42,10 @@ TOKENIZER = Tokenizer.of_words(WORDS)
 NETWORKS = {
     "lstm": {"rnn": "lstm"},
     "variational": {"rnn": "variational", "dropout_recurrent": 0.1},
-    "rhn": {"rnn": "rhn", "dropout_recurrent": 0.1},
+    "rhn": {"rnn": "rhn", "depth": 3, "dropout_recurrent": 0.1},
     "nas": {"rnn": "nas"},
     "melis": {"rnn": "melis"},
-    "prpn": {"rnn": "prpn"},
+    "prpn": {"rnn": "prpn", "slots": 5},
     "clockwork": {"rnn": "clockwork", "clocks": 4},
     "nested": {"rnn": "nested"},
     "free": {"free_last_chunk": True, "weight_dropout_scale": "original"},
@@ -234,6 +235,8 @@ CASES |= {f"logic {name}": lambda folder, name=name: logic(folder, name) for nam
 
 def main(chosen) -> None:
     torch.set_num_threads(1)
+    gc.freeze()  # what was imported stays
+    gc.set_threshold(100_000)
     pretended.register()
     failures = {}
     for name in chosen or CASES:

@@ -13,7 +13,6 @@ from torch._decomp.decompositions import lstm_impl
 from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter, tree_map
 
 from onlstm.kernels import reference
 
@@ -83,6 +82,10 @@ class Generator(torch.Generator):
 class Mode(TorchDispatchMode):
     """Makes tensors on the GPU."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # nothing is compiled here, and to say so for each operation takes longer than most of them
+
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         device = kwargs.get("device")
@@ -133,25 +136,35 @@ def run(operation, args, kwargs):
     """Return what an operation returns, on the GPU, if all it takes is there."""
     if operation._schema.name in _KERNELS:
         return _KERNELS[operation._schema.name](*args)
-    given = [each for each in tree_iter((args, kwargs)) if isinstance(each, torch.Tensor)]
+    given: list[torch.Tensor] = []
+    inside = [_unwrapped(each, given) for each in args]
+    named = {name: _unwrapped(each, given) for name, each in kwargs.items()}
     _check(operation, args, given)
     known = {id(each.inner): each for each in given if isinstance(each, OnGpu)}
     place = kwargs.get("device")
-    inside = tree_map(lambda each: each.inner if isinstance(each, OnGpu) else each, (args, kwargs))
     if place is not None:
-        inside[1]["device"] = torch.device("cpu")
-    result = operation(*inside[0], **inside[1])
+        named["device"] = torch.device("cpu")
+    result = operation(*inside, **named)
     fetched = place is not None and torch.device(place).type == "cpu"
     if fetched or (operation is aten.copy_.default and not isinstance(args[0], OnGpu)):
         waits[str(operation)] += 1
         return result
+    return _wrapped(result, known)
 
-    def wrapped(each):
-        if not isinstance(each, torch.Tensor):
-            return each
-        return known[id(each)] if id(each) in known else OnGpu(each)
 
-    return tree_map(wrapped, result)
+def _unwrapped(value, given):
+    """Return what an operation takes as it is on the CPU; its tensors are added to `given`."""
+    if isinstance(value, torch.Tensor):
+        given.append(value)
+        return value.inner if isinstance(value, OnGpu) else value
+    return [_unwrapped(each, given) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _wrapped(value, known):
+    """Return what an operation returns as it is on the GPU: what it was given, if that is what it returns."""
+    if isinstance(value, torch.Tensor):
+        return known[id(value)] if id(value) in known else OnGpu(value)
+    return type(value)(_wrapped(each, known) for each in value) if isinstance(value, list | tuple) else value
 
 
 def _check(operation, args, given) -> None:
@@ -160,7 +173,7 @@ def _check(operation, args, given) -> None:
     if operation in _COPIES:
         return
     own = [args[0], *args[2:]] if operation in _INDEXED else given  # places may be on the CPU
-    strangers = [each for each in tree_iter(own) if isinstance(each, torch.Tensor) and not isinstance(each, OnGpu)]
+    strangers = [each for each in own if isinstance(each, torch.Tensor) and not isinstance(each, OnGpu)]
     if any(each.dim() for each in strangers):
         raise Mixed(f"{operation}: a tensor of size {tuple(strangers[0].shape)} is on the CPU")
 

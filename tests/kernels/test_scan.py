@@ -79,6 +79,11 @@ kernels = pytest.mark.parametrize("name", ["reference", "cpu", TRITON])
 cpu_kernels = pytest.mark.parametrize("name", ["reference", "cpu"])  # what is left out or cut up for a CPU only
 
 
+def cpu_kernels_and_threads(*numbers):
+    """The C++ kernel shares its work out among threads; the reference knows nothing of them."""
+    return pytest.mark.parametrize(("name", "threads"), [("reference", 1), *(("cpu", number) for number in numbers)])
+
+
 @pytest.fixture(autouse=True)
 def poisoned_memory():
     """Memory that a kernel takes and does not write reads as NaN."""
@@ -140,8 +145,7 @@ def test_bias_gradients_of_many_rows_keep_their_digits(name):
     assert ((got - want).abs().max() / want.abs().max()).item() < 2e-6
 
 
-@cpu_kernels
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@cpu_kernels_and_threads(1, 2, 3)
 @pytest.mark.parametrize("B", [1, 20, 64])
 def test_any_number_of_threads(name, threads, B):
     torch.set_num_threads(threads)
@@ -197,9 +201,8 @@ def test_a_batch_of_none(name):
         assert_close(gradient, torch.zeros_like(weight))
 
 
-@cpu_kernels
+@cpu_kernels_and_threads(1, 2)
 @pytest.mark.parametrize("zero", ["last chunk", "state"])
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", [(6, 20, 60, 10), (3, 70, 65, 5), (9, 7, 24, 12), (3, 33, 300, 10)], ids=str)
 def test_training_may_leave_out_a_dead_last_chunk(name, shape, threads, zero):
     *_, D, chunk = shape

@@ -7,6 +7,7 @@ samples with a `proj_size`, half of those of nn.LSTM, are refused.
 import copy
 import io
 import warnings
+from functools import cache
 
 import pytest
 import torch
@@ -16,19 +17,24 @@ from torch.utils._pytree import tree_leaves, tree_map
 from onlstm import ONLSTM, ONLSTMCell
 
 pytest.importorskip("expecttest", reason="torch.testing._internal needs expecttest")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from torch.testing._internal.common_modules import ModuleErrorEnum, module_db
+OURS = {"layer": (ONLSTM, torch.nn.LSTM), "cell": (ONLSTMCell, torch.nn.LSTMCell)}
 
-INFOS = {info.module_cls: info for info in module_db}
-OURS = {"layer": (ONLSTM, INFOS[torch.nn.LSTM]), "cell": (ONLSTMCell, INFOS[torch.nn.LSTMCell])}
+
+@cache
+def torchs_modules():
+    """Return PyTorch's own module when a test needs it: its import takes seconds and sets Hypothesis's profile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal import common_modules
+    return common_modules
 
 
 class Samples:
     """The samples of a class of torch's, with ours in its place."""
 
     def __init__(self, kind, backend, dtype, training):
-        self.ours, self.info = OURS[kind]
+        self.ours, theirs = OURS[kind]
+        (self.info,) = [info for info in torchs_modules().module_db if info.module_cls is theirs]
         self.backend, self.dtype, self.training = backend, dtype, training
 
     def make(self, call, **more):
@@ -192,7 +198,7 @@ def test_errors(torchs):
     options = {"device": "cpu", "dtype": torchs.dtype, "requires_grad": False, "training": torchs.training}
     for error in torchs.info.module_error_inputs_func(torchs.info, **options):
         sample = error.module_error_input
-        if error.error_on == ModuleErrorEnum.CONSTRUCTION_ERROR:
+        if error.error_on == torchs_modules().ModuleErrorEnum.CONSTRUCTION_ERROR:
             with pytest.raises(error.error_type, match=error.error_regex):
                 torchs.make(sample.constructor_input)
         else:

@@ -72,11 +72,18 @@ def ending(folder):
     return (folder / store.WEIGHTS).read_bytes(), log, [*content["model"].values(), *state, content["random"]]
 
 
-@pytest.mark.parametrize("encoder", ["onlstm", "tree-lstm", "rrnet"])
-@pytest.mark.parametrize("stop_at", [1, 4, 5, 9])
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, encoder, stop_at):
+@pytest.fixture(scope="module", params=["onlstm", "tree-lstm", "rrnet"])
+def whole(request, tmp_path_factory):
+    """An encoder, settings, and how a run of them ends that was not stopped."""
+    encoder, folder = request.param, tmp_path_factory.mktemp("whole") / "run"
     more = {"rename": encoder == "onlstm", "average_epochs": 2 if encoder == "tree-lstm" else 1}
-    assert fit(training(tmp_path / "whole", encoder, **more))
+    assert fit(training(folder, encoder, **more))
+    return encoder, more, ending(folder)
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 5, 9])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, whole, stop_at):
+    encoder, more, end = whole
     first, stop = training(tmp_path / "cut", encoder, **more), Stop()
 
     def listen(record):
@@ -91,9 +98,9 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, encoder, stop_at):
     restore(second, checkpoint.load(tmp_path / "cut"))
     assert second.progress.step == stop_at
     assert fit(second)
-    whole, cut = ending(tmp_path / "whole"), ending(tmp_path / "cut")
-    assert whole[:2] == cut[:2]
-    assert all(torch.equal(a, b) for a, b in zip(whole[2], cut[2], strict=True))
+    cut = ending(tmp_path / "cut")
+    assert end[:2] == cut[:2]
+    assert all(torch.equal(a, b) for a, b in zip(end[2], cut[2], strict=True))
 
 
 def test_the_mean_of_the_last_epochs_is_validated_and_kept(tmp_path):
@@ -148,16 +155,8 @@ def learnt(tmp_path_factory):
     (folder / "train1").write_text("\n".join(lines * 8))
     (folder / "test1").write_text("\n".join(lines))
     out = folder / "run"
-    request = Request(
-        out=out,
-        encoder=("onlstm", "tree-lstm"),
-        seeds=2,
-        data=folder,
-        max_train_ops=2,
-        model=ModelConfig(**MODEL),
-        train=TrainConfig(**TRAIN),
-        command="onlstm logic …",
-    )
+    about = {"encoder": ("onlstm", "tree-lstm"), "seeds": 2, "data": folder, "command": "onlstm logic …"}
+    request = Request(out=out, max_train_ops=2, model=ModelConfig(**MODEL), train=TrainConfig(**TRAIN), **about)
     return out, run(request)
 
 

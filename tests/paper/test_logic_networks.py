@@ -30,6 +30,8 @@ def repeats(text):
 
 SOME = {
     "ordered-memory": PAIRS[::30],
+    "rl-spinn": PAIRS[::4],
+    "rrnet": PAIRS[::4],
     "gumbel-tree-lstm": [pair for pair in PAIRS if not repeats(pair.left) and not repeats(pair.right)][::3],
 }
 """Fewer for the slow: one at a time they take long."""

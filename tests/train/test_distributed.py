@@ -26,23 +26,22 @@ from onlstm.train.language_model import LanguageModelTraining
 from onlstm.train.distributed import World
 
 torch.set_num_threads(1)
-folder, epochs, resume = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "resume"
 world = World.join()
-losses = []
-settings, more = config(patience=1, lr=20.0), json.loads(sys.argv[4])
-run = LanguageModelTraining(model(**more), ids(60), ids(20, seed=1), settings, folder, seed=7, world=world)
-if resume:
-    fit.restore(run, checkpoint.load(folder))
-fit.fit(run, [lambda record: losses.append(record.numbers.get("loss"))], epochs=epochs)
-if world.rank == 0:
-    print(json.dumps(losses), flush=True)
+for folder, epochs, resume, more in json.loads(sys.argv[1]):
+    losses, settings = [], config(patience=1, lr=20.0)
+    run = LanguageModelTraining(model(**more), ids(60), ids(20, seed=1), settings, Path(folder), seed=7, world=world)
+    if resume:
+        fit.restore(run, checkpoint.load(Path(folder)))
+    fit.fit(run, [lambda record: losses.append(record.numbers.get("loss"))], epochs=epochs)
+    if world.rank == 0:
+        print(json.dumps([loss for loss in losses if loss is not None]), flush=True)
 world.leave()
 os._exit(0)  # now and then gloo's threads abort a process while Python shuts down
 """
 
 
-def two_processes(folder, epochs, resume="start", **more):
-    """Return the losses that two processes print."""
+def two_processes(*jobs):
+    """Return the losses of each job, which is a folder, epochs, whether to resume and settings, in two processes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -50,7 +49,7 @@ def two_processes(folder, epochs, resume="start", **more):
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": paths}
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(folder), str(epochs), resume, json.dumps(more)],
+            [sys.executable, "-c", WORKER, json.dumps(jobs)],
             env=os.environ | common | {"RANK": str(rank)},
             stdout=subprocess.PIPE,
             text=True,
@@ -59,7 +58,7 @@ def two_processes(folder, epochs, resume="start", **more):
     ]
     outputs = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0]
-    return json.loads(outputs[0])
+    return [json.loads(line) for line in outputs[0].splitlines()]
 
 
 def one_process(folder, epochs, resume=False, **more):
@@ -73,24 +72,32 @@ def one_process(folder, epochs, resume=False, **more):
     return [loss for loss in losses if loss is not None]
 
 
-def test_two_processes_follow_one_with_dropout_averaging_and_resume(tmp_path):
+ADAPTIVE = {"tied": False, "softmax": "adaptive"}
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """What two processes began: the folder and losses of two epochs, and the losses of one with rare words apart."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("two", "adaptive")]
+    losses = two_processes([str(folders[0]), 2, False, {}], [str(folders[1]), 1, False, ADAPTIVE])
+    return folders[0], *losses
+
+
+def test_two_processes_follow_one_with_dropout_averaging_and_resume(begun, tmp_path):
+    folder, first, _ = begun
     alone = one_process(tmp_path / "one", 4)
-    (tmp_path / "two").mkdir()
-    first = [loss for loss in two_processes(tmp_path / "two", 2) if loss is not None]
-    shutil.copytree(tmp_path / "two", tmp_path / "then one")
-    second = [loss for loss in two_processes(tmp_path / "two", 4, "resume") if loss is not None]
-    then_one = one_process(tmp_path / "then one", 4, resume=True)
+    two, then_one = (shutil.copytree(folder, tmp_path / name) for name in ("two", "then one"))
+    (second,) = two_processes([str(two), 4, True, {}])
+    then_one = one_process(then_one, 4, resume=True)
     assert len(alone) == len(first + second)
     assert np.abs(np.array(first + second) - alone).max() < 1e-10
     assert np.abs(np.array(first + then_one) - alone).max() < 1e-10, "one process goes on where two stopped"
-    assert checkpoint.load(tmp_path / "two")["progress"]["averaging_since"] is not None
+    assert checkpoint.load(two)["progress"]["averaging_since"] is not None
 
 
-def test_processes_that_meet_other_rare_words_agree(tmp_path):
-    adaptive = {"tied": False, "softmax": "adaptive"}
-    (tmp_path / "two").mkdir()
-    two = [loss for loss in two_processes(tmp_path / "two", 1, **adaptive) if loss is not None]
-    assert np.abs(np.array(two) - one_process(tmp_path / "one", 1, **adaptive)).max() < 1e-10
+def test_processes_that_meet_other_rare_words_agree(begun, tmp_path):
+    *_, two = begun
+    assert np.abs(np.array(two) - one_process(tmp_path / "one", 1, **ADAPTIVE)).max() < 1e-10
 
 
 def test_columns_must_be_shared_out_evenly():

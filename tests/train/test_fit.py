@@ -56,15 +56,22 @@ def same(one, other):
     return one == other
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.fixture(scope="module", params=RULES)
+def whole(request, tmp_path_factory):
+    """A run that was not cut: its rule, its losses, its steps, its end."""
+    run, losses = training(tmp_path_factory.mktemp("whole") / "run", **RULES[request.param]), []
+    assert fit(run, [lambda r: losses.append(r.numbers.get("loss"))])
+    if "asgd" in request.param:
+        assert run.progress.averaging_since is not None, "the averaging was not reached"
+    return request.param, losses, run.progress.step, state(run)
+
+
 @pytest.mark.parametrize("cut", ["epochs", "mid-epoch", "often"])
-def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, rule, cut):
-    losses = {"whole": [], "parts": []}
-    whole = training(tmp_path / "whole", **RULES[rule])
-    assert fit(whole, [lambda r: losses["whole"].append(r.numbers.get("loss"))])
-    steps = whole.progress.step
+def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, whole, cut):
+    rule, expected, steps, end = whole
     places = {"epochs": [], "mid-epoch": [steps // 3, steps // 2 + 1], "often": range(1, steps, 5)}[cut]
-    run, listen = training(tmp_path / "parts", **RULES[rule]), lambda r: losses["parts"].append(r.numbers.get("loss"))
+    losses = []
+    run, listen = training(tmp_path / "parts", **RULES[rule]), lambda r: losses.append(r.numbers.get("loss"))
     for place in places:
         assert not fit(run, [listen, stop_after(run, place, stop := Stop())], stop=stop)
         run = resumed(tmp_path / "parts", rule)
@@ -72,10 +79,8 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, rule, cut):
         fit(run, [listen], epochs=2)
         run = resumed(tmp_path / "parts", rule)
     assert fit(run, [listen])
-    assert losses["parts"] == losses["whole"]
-    assert same(state(run), state(whole))
-    if "asgd" in rule:
-        assert whole.progress.averaging_since is not None, "the averaging was not reached"
+    assert losses == expected
+    assert same(state(run), end)
 
 
 @pytest.mark.skipif(not build.has_bfloat16(), reason="this processor does not multiply in bfloat16")

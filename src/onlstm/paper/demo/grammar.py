@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,6 +106,17 @@ class Grammar:
         """Words of a sentence at most."""
         return max(LONGEST, 2 * int(self.shortest[_START]))
 
+    @cached_property
+    def _choices(self) -> dict[str, tuple[list[tuple[Rule, float]], list[float]]]:
+        """By symbol: its rules, each with the words that it adds to the fewest, and their weights summed up."""
+        return {
+            symbol: (
+                [(rule, rule.shortest(self.shortest) - self.shortest[symbol]) for rule in rules],
+                list(accumulate(rule.weight for rule in rules)),
+            )
+            for symbol, rules in self.rules.items()
+        }
+
     def draw(self, rng: random.Random) -> Tree | None:
         """Return a sentence's tree, its nodes longer than a word; None for a sentence that would be too long."""
         words: list[str] = []
@@ -120,9 +132,9 @@ class Grammar:
             elif top.is_word:
                 words.append(top.text)
             else:
-                rules = self.rules[top.text]
-                [rule] = rng.choices(rules, [rule.weight for rule in rules])
-                room -= rule.shortest(self.shortest) - self.shortest[top.text]
+                rules, weights = self._choices[top.text]
+                [(rule, more)] = rng.choices(rules, cum_weights=weights)
+                room -= more
                 if room < 0:
                     return None
                 if top.text[0] != "_" and (len(rule.parts) > 1 or rule.symbols):
