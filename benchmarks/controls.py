@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from onlstm import files
 from onlstm.grammar.pcfg import Grammar
 from onlstm.induction.plan import Plan
 from onlstm.induction.spans import Text
@@ -31,6 +32,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    files.make_folder(arguments.out)
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     plan = Plan.load(arguments.run)
