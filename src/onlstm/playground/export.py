@@ -26,8 +26,7 @@ from onlstm.grammar.pcfg import Grammar
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import layer_numbers, tokenizer_of
 from onlstm.models import is_run, locate
-from onlstm.text.rules import NUMBER
-from onlstm.text.tokenizer import Tokenizer
+from onlstm.text.tokenizer import NUMBER, Tokenizer
 
 PAGE = Path(__file__).parent / "page"
 INDEX = "models.json"

@@ -19,7 +19,8 @@ from tokenizers import models
 
 from onlstm import files
 from onlstm.errors import UserError
-from onlstm.text.rules import NUMBER, PROFILES, rules
+from onlstm.text.rules import NUMBER as NUMBER
+from onlstm.text.rules import PROFILES, rules
 from onlstm.text.rules import UNK as UNK
 
 EOS = "<eos>"
