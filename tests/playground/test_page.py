@@ -108,6 +108,7 @@ def test_layers_decoders_votes_and_a_second_tree(show):
         page.select_option("#model", "en")
         page.check("#labels")
         wait(page, "figcaption:has-text('grammar')")
+        wait(page, "#brackets:has-text('(N')")  # the labels come with the next drawing
         assert re.fullmatch(r"\(N\d+ \(N\d+ .*\(T\d+ tired\)\)\)", brackets(page))
 
 
