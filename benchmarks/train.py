@@ -1,7 +1,7 @@
 """Training the paper's language model: ON-LSTM against LSTM through the same code, a step's time and its memory.
 
-Also the model in the box, its softmax in bfloat16 against float32. Prints ratios beside their targets and writes
-results/train.json. Steps of the two that are compared alternate in one run.
+Also the model in the box, its softmax in bfloat16 against float32, and what lies between the softmax's products. Prints
+ratios beside their targets and writes results/train.json. Steps of the two that are compared alternate in one run.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from onlstm import files, recipe
+from onlstm.kernels import softmax
 from onlstm.lm.model import LanguageModel
 from onlstm.train import fit
 from onlstm.train.language_model import LanguageModelTraining
@@ -73,6 +74,22 @@ def share(steps: int) -> dict[str, object]:
     return {"share": sum(ops.get(name, 0.0) for name in GEMMS) / took, "top": {k: v / took for k, v in top}}
 
 
+def logits(rounds: int) -> dict[str, float]:
+    """How many times as fast as PyTorch the kernel turns 419 rows of logits into their gradient (processor time)."""
+    words, times = torch.randint(WORDS, (419,)), {}
+    for dtype in (torch.float32, torch.bfloat16):
+        passes: dict[str, list[float]] = {"kernel": [], "reference": []}
+        for _ in range(rounds):
+            for name, function in (("kernel", softmax.cross_entropy_), ("reference", softmax.reference)):
+                rows = torch.randn(419, WORDS, dtype=dtype)
+                started = time.process_time()
+                function(rows, words, 1.0)
+                passes[name].append(time.process_time() - started)
+        pairs = zip(passes["reference"], passes["kernel"], strict=True)
+        times[str(dtype).removeprefix("torch.")] = statistics.median(a / b for a, b in pairs)
+    return times
+
+
 def memory() -> float:
     """Peak resident gigabytes of a process that takes three steps."""
     code = (
@@ -99,7 +116,7 @@ def main() -> None:
             {"threads": threads} | compare(options.steps, onlstm=training(), lstm=training(rnn="lstm")) | share(4)
         )
         box = {name: training("en-small", softmax=name) for name in ("bfloat16", "full")}
-        row["softmax"] = compare(5 * options.steps, **box)
+        row["softmax"], row["logits"] = compare(5 * options.steps, **box), logits(5 * options.steps)
         rows.append(row)
         print(
             "{threads} threads: ON-LSTM {onlstm_tokens_per_second:,.0f} tokens/s, LSTM {lstm_tokens_per_second:,.0f}, "
@@ -112,6 +129,8 @@ def main() -> None:
         print(
             f"  en-small: {speed:,.0f} tokens/s, {times:.3f} times as many as with its softmax in float32", flush=True
         )
+        each = ", ".join(f"{dtype} {times:.1f}" for dtype, times in row["logits"].items())
+        print(f"  from logits to their gradient, times as fast as PyTorch: {each}", flush=True)
     peak = memory()
     print(f"peak memory of a ptb-paper process {peak:.2f} GB (target 2)")
     files.write(OUT, json.dumps({"rows": rows, "peak_gb": peak, "torch": torch.__version__}, indent=1) + "\n")

@@ -186,6 +186,25 @@ def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run,
     assert went_on.startswith("onlstm train --resume ")
 
 
+def test_a_run_with_every_word_of_its_text_can_be_resumed(text, tmp_path):
+    sizes = "--model.embedding-size", "16", "--model.hidden-size", "24"
+    answer(
+        "train",
+        text,
+        "--recipe",
+        "table1-small",
+        *sizes,
+        "--train.epochs",
+        "1",
+        "--threads",
+        "1",
+        "--out",
+        tmp_path / "run",
+    )
+    said = answer("train", "--resume", "--out", tmp_path / "run", "--train.epochs", "2", "--threads", "1")
+    assert "Continuing from step" in said
+
+
 def test_a_folder_with_other_files_is_not_touched(text, tmp_path):
     (tmp_path / ".notes.2024").write_text("mine")
     done = onlstm("train", text, "--out", tmp_path, *SMALL)

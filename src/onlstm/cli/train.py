@@ -116,6 +116,8 @@ def _with_recipe(command: App, commands: tuple[str, ...], arguments: ArgumentCol
     name, out = typed.get("--recipe"), typed.get("--out")
     base = _base(name, Path(out or f"runs/{Path(name or 'quick').stem}"), "--resume" in typed)
     settings = {key: value for key, value in base.items() if key in _SETTINGS}
+    if text := settings.get("text"):  # of which vocab_size: null is the default, and no word of a command line
+        settings["text"] = {key: value for key, value in text.items() if value is not None}
     if "model" in settings and "--model.hidden-size" in typed:  # a list of sizes, and a number for all layers
         settings["model"] = {key: value for key, value in settings["model"].items() if key != "hidden_size"}
     rnn = typed.get("--model.rnn") or settings.get("model", {}).get("rnn", LMConfig.rnn)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from onlstm.device import exact
+from onlstm.kernels.softmax import cross_entropy_
 from onlstm.lm.dropout import Masks
 
 _LOGITS_AT_ONCE = 1 << 22
@@ -122,15 +123,13 @@ class _MeanNll(torch.autograd.Function):
         grads = [torch.empty_like(h), torch.zeros_like(weight), torch.zeros_like(bias)] if learns else []
         for rows in _rows(len(words), len(weight)):
             states = h[rows].to(dtype)
-            log_p = torch.addmm(offset, states, factor.t()).log_softmax(-1, dtype=h.dtype)
-            total -= log_p.gather(1, words[rows, None]).sum(dtype=total.dtype)
+            logits = torch.addmm(offset, states, factor.t())
+            nll, d_bias = cross_entropy_(logits, words[rows], 1 / len(words))
+            total += nll.sum(dtype=total.dtype)
             if learns:
-                d_logits = log_p.exp_().scatter_add_(1, words[rows, None], log_p.new_full((len(log_p), 1), -1.0))
-                d_logits /= len(words)
-                grads[2] += d_logits.sum(0)
-                d_logits = d_logits.to(dtype)
-                grads[0][rows] = d_logits @ factor
-                grads[1] += d_logits.t() @ states
+                grads[0][rows] = logits @ factor
+                grads[1] += logits.t() @ states
+                grads[2] += d_bias
         ctx.save_for_backward(*grads)
         return (total / len(words)).to(h.dtype)
 

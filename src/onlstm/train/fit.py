@@ -255,9 +255,10 @@ def restore(training: Training, content: StateDict) -> None:
     training.progress = type(training.progress)(**content["progress"])
     training.model.load_state_dict(content["model"])
     training.load_state(content)
+    group = training.optimizer.param_groups[0]
+    own = {key: value for key, value in group.items() if key in ("weight_decay", "foreach", "fused")}
     training.optimizer.load_state_dict(content["optimizer"])
-    for group in training.optimizer.param_groups:
-        group["weight_decay"] = training.config.weight_decay
+    training.optimizer.param_groups[0].update(own)  # the last sitting's may differ
     if training.world.rank == 0:
         checkpoint.cut_log(training.folder, training.progress.log_bytes)
 

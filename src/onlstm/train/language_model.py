@@ -83,12 +83,12 @@ class LanguageModelTraining(fit.Training):
         self._text = train[: self.length * config.batch_size].reshape(config.batch_size, self.length)[self._own]
         self.end = max(1, self.length - 2)  # the original, too, leaves a last single word out
         self.loss_limit = 4 * math.log(model.config.vocab_size) + 10
-        options: Any = {"lr": config.lr, "weight_decay": config.weight_decay, "foreach": True}
-        self.optimizer = (
-            torch.optim.SGD(self.parameters, **options)
-            if config.optimizer == "sgd"
-            else torch.optim.AdamW(self.parameters, betas=(config.beta1, config.beta2), **options)
-        )
+        options: Any = {"lr": config.lr, "weight_decay": config.weight_decay}
+        if config.optimizer == "sgd":
+            self.optimizer = torch.optim.SGD(self.parameters, foreach=True, **options)
+        else:
+            betas, fused = (config.beta1, config.beta2), self.device.type in ("cpu", "cuda")
+            self.optimizer = torch.optim.AdamW(self.parameters, betas=betas, fused=fused, foreach=not fused, **options)
         self._state: States | None = None
         self._lengths = random.Random(seed)
         self._seed, on_cpu = seed, masks == "cpu" or self.device.type == "mps"  # which draws no 64-bit numbers
