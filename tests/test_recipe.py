@@ -44,7 +44,17 @@ def test_the_command_line_reads_a_recipe_as_the_library_does(name):
 
 
 def test_the_recipes_are_there():
-    names = ["en-small", "ptb-paper", "ptb-paper-lstm", "quick", "syneval-paper", "syneval-small", "tiny", "wikitext2"]
+    names = [
+        "en-small",
+        "ptb-evening",
+        "ptb-paper",
+        "ptb-paper-lstm",
+        "quick",
+        "syneval-paper",
+        "syneval-small",
+        "tiny",
+        "wikitext2",
+    ]
     table_1 = ["gal-variational", "inan-augmented", "kim-charcnn", "melis-skip", "mos", "pointer-sentinel", "prpn-lm"]
     table_1 += ["prpn-up", "table1-small", "zaremba-large", "zaremba-medium", "zilly-rhn", "zoph-nas"]
     assert recipe.names() == sorted(names + table_1)
