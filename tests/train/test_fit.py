@@ -136,6 +136,15 @@ def test_averages_are_the_mean_of_all_later_weights_and_are_what_is_validated(tm
     assert not torch.equal(mean[0], run.parameters[0])
 
 
+def test_the_model_of_every_epoch_can_be_kept(tmp_path):
+    run, ends = training(tmp_path / "run", averaging="none", epochs=3, keep_epochs=True), []
+    fit(run, [lambda r: r.event == "epoch" and ends.append([p.detach().clone() for p in run.parameters])])
+    assert {path.name for path in (tmp_path / "run" / "epochs").iterdir()} == {"1", "2", "3"}
+    for epoch, weights in enumerate(ends, start=1):
+        kept = LanguageModel.load(tmp_path / "run" / "epochs" / str(epoch)).double()
+        assert all(map(torch.equal, kept.parameters(), weights))
+
+
 def test_averaging_starts_when_validation_stalls_and_once_more_for_fine_tuning(tmp_path):
     run = training(tmp_path / "run", **RULES["nt-asgd"], epochs=1)
     epochs = []

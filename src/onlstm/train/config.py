@@ -74,6 +74,8 @@ class TrainConfig(FitConfig):
     """bfloat16: round the factors of products (softmax, ON-LSTM, LSTM), to save time; float64: to compare digits."""
     valid_batch_size: int = 10
     """Columns of the validation text."""
+    keep_epochs: bool = False
+    """Keep the model of every epoch, in epochs/N of the run's folder, not only the best."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

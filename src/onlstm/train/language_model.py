@@ -133,6 +133,8 @@ class LanguageModelTraining(fit.Training):
                 loss = evaluate(self.model, self._valid, batch=self.config.valid_batch_size).nll
                 if loss < progress.best:
                     self.model.save_weights(self.folder)
+                if self.config.keep_epochs:
+                    self.model.save(self.folder / "epochs" / str(progress.epoch))
         loss = self.world.from_first(loss)
         train_loss = progress.loss_sum / progress.length_sum
         progress.loss_sum, progress.length_sum, self._state = 0.0, 0, None

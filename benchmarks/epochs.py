@@ -1,0 +1,66 @@
+"""Does longer training lose the trees? Perplexity and F1 after every epoch, as a table, as JSON and as a curve.
+
+onlstm train PTB --recipe ptb-evening --train.keep-epochs true --out RUN
+python benchmarks/epochs.py RUN [RUN …] TREEBANK --out NAME
+
+writes benchmarks/results/NAME.json and docs/NAME.svg; rule on-lstm, the middle layer, unless --layer names another.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from onlstm import files
+from onlstm.draw import Line, curve
+from onlstm.paper.parsing import evaluate
+from onlstm.paper.parsing.request import Request
+from onlstm.records import from_json
+from onlstm.train import checkpoint
+
+HERE = Path(__file__).parent
+DECODERS = "paper", "unbiased"
+
+
+def perplexities(run: Path) -> dict[int, float]:
+    """Validation perplexity by epoch."""
+    records = [from_json(line) for line in (run / checkpoint.LOG).read_text().splitlines()]
+    return {record["epoch"]: record["valid_perplexity"] for record in records if record["event"] == "epoch"}
+
+
+def scores(run: Path, treebank: Path) -> dict[int, dict[str, float]]:
+    """F1 by epoch, layer and decoder."""
+    folders = {int(path.name): path for path in (run / "epochs").iterdir()}
+    paths = [folders[epoch] for epoch in sorted(folders)]
+    found = evaluate.run(Request(runs=paths, treebank=treebank, decoder=DECODERS))
+    by_path: dict[str, dict[str, float]] = {str(path): {} for path in paths}
+    for row in found.rows:
+        if row.run in by_path and row.subset == "all" and row.f1 is not None:
+            by_path[row.run][f"layer {row.layer}, {row.decoder}"] = round(row.f1, 2)
+    return {epoch: by_path[str(folders[epoch])] for epoch in sorted(folders)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", type=Path, nargs="+", metavar="RUN … TREEBANK")
+    parser.add_argument("--layer", type=int, default=2)
+    parser.add_argument("--out", required=True)
+    options = parser.parse_args()
+    *runs, treebank = options.paths
+    table = {run.name: {"perplexity": perplexities(run), "f1": scores(run, treebank)} for run in runs}
+    lines = []
+    for name, run in table.items():
+        print(f"{name}\nepoch  perplexity  F1")
+        for epoch, f1 in run["f1"].items():
+            each = ", ".join(f"{key} {value:.1f}" for key, value in f1.items())
+            print(f"{epoch:5}  {run['perplexity'][epoch]:10.2f}  {each}")
+        for decoder in DECODERS:
+            key = f"layer {options.layer}, {decoder}"
+            lines.append(Line(name=decoder, values=[f1[key] for f1 in run["f1"].values()], group=name))
+    files.write(HERE / "results" / f"{options.out}.json", json.dumps(table, indent=1) + "\n")
+    title = f"Trees of layer {options.layer} after every epoch"
+    drawn = curve(lines, x_label="epoch", y_label="F1 on the WSJ sample", title=title)
+    files.write(HERE.parent / "docs" / f"{options.out}.svg", drawn)
+
+
+if __name__ == "__main__":
+    main()
