@@ -13,6 +13,9 @@ from onlstm.train import checkpoint, fit
 from onlstm.train.language_model import LanguageModelTraining
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …\nmore")
+ON_CPU = RuntimeError(
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
+)
 LOST = torch.AcceleratorError("CUDA error: the launch timed out and was terminated\nCUDA kernel errors might be …")
 ARGUMENTS = {
     "reproduce": ("table1",),
@@ -113,7 +116,27 @@ def test_lines_on_failures():
     assert failure(LOST).startswith("the device has failed (CUDA error: the launch timed out and was terminated); try")
     assert failure(RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)")).startswith("the device is out of")
     assert failure(RuntimeError("CUDA error: out of memory")).startswith("the device is out of memory")
+    assert failure(RuntimeError("Triton Error [CUDA]: out of memory")).startswith("the device is out of memory; choose")
+    assert failure(ON_CPU, "batch 3") == "the machine is out of memory with batch 3; choose smaller sizes"
+    assert failure(MemoryError()) == "the machine is out of memory; choose smaller sizes"
     assert failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "CUDA driver initialization failed, you might not have a CUDA gpu.",
+        "CUDA unknown error - this may be due to an incorrectly set up environment",
+        "No CUDA GPUs are available",
+        "No HIP GPUs are available",
+        "NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error, NCCL version 2.27.5",
+        "Triton Error [CUDA]: an illegal memory access was encountered",
+        "Triton Error [HIP]:  Code: 719, Message: unspecified launch failure",
+    ],
+)
+def test_every_way_in_which_a_device_disappears_is_a_line(text):
+    assert failure(RuntimeError(text)).startswith(f"the device has failed ({text[:40]}")
 
 
 def failing(error, after):
@@ -129,7 +152,13 @@ def failing(error, after):
 
 
 @pytest.mark.parametrize(
-    ("error", "line"), [(FULL, "out of memory with train.batch_size 4, train.bptt 12;"), (LOST, "has failed")]
+    ("error", "line"),
+    [
+        (FULL, "^the device is out of memory with train.batch_size 4, train.bptt 12; choose smaller sizes, or cpu$"),
+        (ON_CPU, "^the machine is out of memory with train.batch_size 4, train.bptt 12; choose smaller sizes$"),
+        (MemoryError(), "^the machine is out of memory with train.batch_size 4, train.bptt 12; choose smaller sizes$"),
+        (LOST, "has failed"),
+    ],
 )
 def test_training_on_a_device_that_fails(tmp_path, error, line):
     run = LanguageModelTraining(model(), ids(60), ids(20, seed=1), config(), tmp_path)
@@ -147,11 +176,18 @@ def test_evaluating_on_a_device_that_is_full():
         evaluate(made, ids(20), batch=2, window=16)
 
 
-def test_a_command_on_a_device_that_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.nn.functional, "embedding", failing(LOST, 0))
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (LOST, "onlstm: the device has failed (CUDA error: the launch timed out and was terminated); try"),
+        (MemoryError(), "onlstm: the machine is out of memory; choose smaller sizes\n"),
+    ],
+)
+def test_a_command_on_a_device_that_fails(monkeypatch, error, line):
+    monkeypatch.setattr(torch.nn.functional, "embedding", failing(error, 0))
     done = onlstm("score", "en-small", input="the cat sat\n")
     assert done.code == 2
-    assert "onlstm: the device has failed (CUDA error: the launch timed out" in done.err
+    assert line in done.err
     assert "Traceback" not in done.err
 
 
