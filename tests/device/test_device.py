@@ -111,6 +111,17 @@ def test_a_device_that_is_not_there(words):
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_nothing_is_reproduced_on_a_device_that_is_not_there(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat\n")
+    words = ("reproduce", "table1", "--text", "text.txt", "--out", "runs", "--device", "cuda")
+    assert onlstm(*words, "--dry-run", cwd=tmp_path).code == 0, "it may be there where the commands will run"
+    done = onlstm(*words, cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("onlstm: --device cuda: torch "), done.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_lines_on_failures():
     assert failure(FULL, "batch 3") == "the device is out of memory with batch 3; choose smaller sizes, or cpu"
     assert failure(LOST).startswith("the device has failed (CUDA error: the launch timed out and was terminated); try")
