@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     import torch
 
 _SPELLING = re.compile(r"auto|cpu|cuda(:\d{1,3})?|mps")
-_FAILURES = ("CUDA error", "HIP error", "cuDNN error", "MPS backend")
-"""How torch's message begins when a device fails; an exception of its own has the name `AcceleratorError`."""
+_FAILURES = (
+    *("CUDA error", "CUDA driver", "CUDA unknown error", "No CUDA GPUs", "HIP error", "No HIP GPUs"),
+    *("cuDNN error", "NCCL error", "Triton Error", "MPS backend"),
+)
+"""How torch's or Triton's message begins when a device fails; torch has `AcceleratorError` for it, too."""
+_NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
+"""What torch's message contains when the CPU's memory is full."""
 
 
 def check(name: str) -> None:
@@ -73,13 +78,15 @@ def _index(name: str, count: int, version: str) -> int:
 
 
 def failure(error: BaseException, use: str = "") -> str:
-    """Return a line on a device that is out of memory or has failed, "" if the error is another one.
+    """Return a line on a device (the CPU, too) that is out of memory or has failed, "" if the error is another one.
 
     Args:
         use: what takes the memory, and can be made smaller.
     """
     kind, text = type(error).__name__, str(error).partition("\n")[0]
     failed = kind == "AcceleratorError" or text.startswith(_FAILURES)
+    if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):
+        return f"the machine is out of memory{f' with {use}' if use else ''}; choose smaller sizes"
     if kind == "OutOfMemoryError" or (failed and "out of memory" in text):
         return f"the device is out of memory{f' with {use}' if use else ''}; choose smaller sizes, or cpu"
     return f"the device has failed ({text:.100}); try again, or on another one" if failed else ""
@@ -90,7 +97,7 @@ def failures(use: str) -> Iterator[None]:
     """Turn what torch raises if a device is out of memory, with this use of it, or has failed into a `UserError`."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if line := failure(error, use):
             raise UserError(line) from None
         raise

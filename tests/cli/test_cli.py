@@ -116,6 +116,16 @@ def test_bench_refuses_to_report_a_kernel_that_is_wrong(monkeypatch):
         bench.run(["parse-mid-1"], [1], 0.1, print)
 
 
+def test_bench_measures_the_lstm_of_cudnn_in_float32(monkeypatch):
+    from onlstm.paper import bench
+
+    flags = bench.torch.backends.cudnn
+    monkeypatch.setattr(bench, "check", lambda *_, **__: None)
+    monkeypatch.setattr(bench, "_matmul_gflops", lambda device: 1.0)
+    monkeypatch.setattr(bench, "_measure", lambda *_: (flags.enabled, flags.allow_tf32))
+    assert bench.run(["parse-mid-1"], [1], 0.1, lambda row: None) == [(True, False)] * 2
+
+
 def test_completion_is_installed_for_the_shell_named(tmp_path):
     options = {"env": {**os.environ, "HOME": str(tmp_path)}}
     done = onlstm("--install-completion", "--shell", "bash", **options)

@@ -13,6 +13,9 @@ from onlstm.train import checkpoint, fit
 from onlstm.train.language_model import LanguageModelTraining
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …\nmore")
+ON_CPU = RuntimeError(
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
+)
 LOST = torch.AcceleratorError("CUDA error: the launch timed out and was terminated\nCUDA kernel errors might be …")
 ARGUMENTS = {
     "reproduce": ("table1",),
@@ -108,12 +111,43 @@ def test_a_device_that_is_not_there(words):
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_nothing_is_reproduced_on_a_device_that_is_not_there(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat\n")
+    words = ("reproduce", "table1", "--text", "text.txt", "--out", "runs", "--device", "cuda")
+    assert onlstm(*words, "--dry-run", cwd=tmp_path).code == 0, "it may be there where the commands will run"
+    done = onlstm(*words, cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("onlstm: --device cuda: torch "), done.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_lines_on_failures():
     assert failure(FULL, "batch 3") == "the device is out of memory with batch 3; choose smaller sizes, or cpu"
     assert failure(LOST).startswith("the device has failed (CUDA error: the launch timed out and was terminated); try")
     assert failure(RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)")).startswith("the device is out of")
     assert failure(RuntimeError("CUDA error: out of memory")).startswith("the device is out of memory")
+    assert failure(RuntimeError("Triton Error [CUDA]: out of memory")).startswith("the device is out of memory; choose")
+    assert failure(ON_CPU, "batch 3") == "the machine is out of memory with batch 3; choose smaller sizes"
+    assert failure(MemoryError()) == "the machine is out of memory; choose smaller sizes"
     assert failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "CUDA driver initialization failed, you might not have a CUDA gpu.",
+        "CUDA unknown error - this may be due to an incorrectly set up environment",
+        "No CUDA GPUs are available",
+        "No HIP GPUs are available",
+        "NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error, NCCL version 2.27.5",
+        "Triton Error [CUDA]: an illegal memory access was encountered",
+        "Triton Error [HIP]:  Code: 719, Message: unspecified launch failure",
+    ],
+)
+def test_every_way_in_which_a_device_disappears_is_a_line(text):
+    assert failure(RuntimeError(text)).startswith(f"the device has failed ({text[:40]}")
 
 
 def failing(error, after):
@@ -129,7 +163,13 @@ def failing(error, after):
 
 
 @pytest.mark.parametrize(
-    ("error", "line"), [(FULL, "out of memory with train.batch_size 4, train.bptt 12;"), (LOST, "has failed")]
+    ("error", "line"),
+    [
+        (FULL, "^the device is out of memory with train.batch_size 4, train.bptt 12; choose smaller sizes, or cpu$"),
+        (ON_CPU, "^the machine is out of memory with train.batch_size 4, train.bptt 12; choose smaller sizes$"),
+        (MemoryError(), "^the machine is out of memory with train.batch_size 4, train.bptt 12; choose smaller sizes$"),
+        (LOST, "has failed"),
+    ],
 )
 def test_training_on_a_device_that_fails(tmp_path, error, line):
     run = LanguageModelTraining(model(), ids(60), ids(20, seed=1), config(), tmp_path)
@@ -147,11 +187,18 @@ def test_evaluating_on_a_device_that_is_full():
         evaluate(made, ids(20), batch=2, window=16)
 
 
-def test_a_command_on_a_device_that_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.nn.functional, "embedding", failing(LOST, 0))
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (LOST, "onlstm: the device has failed (CUDA error: the launch timed out and was terminated); try"),
+        (MemoryError(), "onlstm: the machine is out of memory; choose smaller sizes\n"),
+    ],
+)
+def test_a_command_on_a_device_that_fails(monkeypatch, error, line):
+    monkeypatch.setattr(torch.nn.functional, "embedding", failing(error, 0))
     done = onlstm("score", "en-small", input="the cat sat\n")
     assert done.code == 2
-    assert "onlstm: the device has failed (CUDA error: the launch timed out" in done.err
+    assert line in done.err
     assert "Traceback" not in done.err
 
 

@@ -74,6 +74,30 @@ def test_without_a_compiler_there_is_one_warning_and_the_reference_kernel(tmp_pa
     assert libraries(tmp_path) == []
 
 
+def test_both_kernels_have_one_warning(monkeypatch):
+    monkeypatch.setattr(build, "_loaded", {})
+    monkeypatch.setattr(build, "_load_library", raises)
+    with pytest.warns(RuntimeWarning, match="slower reference kernel: no compiler") as warned:
+        assert not any(map(build.load, ("cpu", "chart")))
+    assert len(warned) == 1
+
+
+def raises(kernel):
+    raise build.BuildError("no compiler")
+
+
+def test_on_the_command_line_the_warning_is_a_line(tmp_path):
+    env = environment(tmp_path, CXX="/bin/false", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    words = [sys.executable, "-m", "onlstm", "parse", "--quiet", "en-small", "the cat sat on the mat"]
+    done = subprocess.run(words, env=env | {"XDG_CACHE_HOME": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "onlstm: compiling the C++ kernel for this machine, once (about 15 s)",
+        "onlstm: runs on its slower reference kernel: /bin/false failed: no message",
+    ]
+    assert done.stdout.startswith("( ")
+
+
 def test_a_compiler_that_fails_is_named(tmp_path):
     out, _ = use(environment(tmp_path, CXXFLAGS="--no-such-flag"))
     assert "reference kernel: " in out

@@ -1,6 +1,7 @@
 """`onlstm::scan` as an operator of PyTorch: autograd, second derivatives, opcheck, refusals."""
 
 from importlib.util import find_spec
+from subprocess import CalledProcessError
 
 import pytest
 import torch
@@ -100,3 +101,76 @@ def test_a_gpu_without_triton_gets_the_reference_kernel_and_one_warning():
     with pytest.warns(RuntimeWarning, match=r"Triton is not installed; pip install 'onlstm\[gpu\]'"):
         assert ops.gpu_kernel() is reference
     assert ops.gpu_kernel() is reference
+
+
+class Broken:
+    """A GPU's kernel that raises an error."""
+
+    def __init__(self, error):
+        self.error, self.calls = error, 0
+
+    def forward(self, *args, narrow=False):
+        self.calls += 1
+        raise self.error
+
+    backward = forward
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    def kernel(error):
+        made = Broken(error)
+        monkeypatch.setattr(ops, "gpu_kernel", lambda: made)
+        monkeypatch.setattr(ops, "_broken", [])
+        return made
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Failed to find C compiler. Please specify via CC environment variable\nor set …"),
+        CalledProcessError(1, ["gcc", "main.c"]),
+        OSError("ptxas: no such file"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_where_triton_cannot_compile_there_is_one_warning_and_the_reference_kernel(broken, error):
+    kernel, args = broken(error), (*inputs(3, 2, 12, 3), None, 3, False, True, True)
+    expected = reference.forward(*args, narrow=True)
+    with pytest.warns(RuntimeWarning, match=f"slower reference kernel: .*{type(error).__name__}") as warned:
+        assert_close(ops.on_gpu("forward", *args, narrow=True), expected, atol=0, rtol=0)
+    assert len(warned) == 1
+    assert str(warned[0].message).count("\n") == 0
+    assert_close(ops.on_gpu("forward", *args), reference.forward(*args), atol=0, rtol=0)
+    assert kernel.calls == 1
+
+
+def test_a_device_that_fails_is_no_reason_to_try_another_kernel(broken):
+    args = *inputs(3, 2, 12, 3), None, 3, False, True, True
+    for text in ("CUDA error: unspecified launch failure", "Triton Error [CUDA]: out of memory"):
+        broken(RuntimeError(text))
+        with pytest.raises(RuntimeError, match=text.split(":")[0].replace("[", r"\[")):
+            ops.on_gpu("forward", *args)
+
+
+def test_a_mistake_of_the_callers_does_not_replace_the_kernel(broken):
+    kernel, (x, *rest) = broken(RuntimeError("shapes")), (*inputs(3, 2, 12, 3), None, 3, False, True, True)
+    for calls in (1, 2):
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            ops.on_gpu("forward", x[:, 1:], *rest)
+        assert kernel.calls == calls
+
+
+def test_a_triton_that_does_not_load_is_named(monkeypatch):
+    monkeypatch.setattr(ops, "find_spec", lambda name: True)
+    monkeypatch.setattr(ops, "import_module", Broken(ImportError("libtriton.so: undefined symbol")).forward)
+    ops.gpu_kernel.cache_clear()
+    try:
+        with pytest.warns(
+            RuntimeWarning, match=r"Triton does not load \(ImportError: libtriton.so: undefined symbol\)"
+        ):
+            assert ops.gpu_kernel() is reference
+    finally:
+        ops.gpu_kernel.cache_clear()

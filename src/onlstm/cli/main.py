@@ -69,7 +69,7 @@ def main() -> None:
         if not isinstance(leave.__context__, BrokenPipeError):
             raise
         code = streams.NO_READER  # rich, which prints the help, would have 1
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not (line := device.failure(error)):
             raise
         code = 2

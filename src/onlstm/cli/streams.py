@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from typing import TextIO
@@ -12,6 +13,7 @@ from onlstm.errors import UserError
 
 NO_READER = 128 + signal.SIGPIPE
 """The exit code of a command whose output nobody reads any longer, such as `onlstm … | head`."""
+_format = warnings.formatwarning
 _OF_A_STREAM = {errno.EBADF, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -41,6 +43,16 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal without an arrow or an é is no reason to stop
             stream.reconfigure(errors="replace")
+    warnings.formatwarning = _one_line
+
+
+def _one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning of ours as a line, without the code that it came from; others as Python shows them."""
+    if category is RuntimeWarning and str(message).startswith("onlstm "):
+        return f"onlstm: {str(message).removeprefix('onlstm ')}\n"
+    return _format(message, category, filename, lineno, line)
 
 
 def show(line: str, stream: TextIO) -> None:

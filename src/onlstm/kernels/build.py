@@ -40,8 +40,9 @@ def load(kernel: str = "cpu") -> bool:
                 _load_library(kernel)
                 _loaded[kernel] = True
             except BuildError as error:
-                _loaded[kernel] = False
-                warnings.warn(f"onlstm runs on its slower reference kernel: {error}", RuntimeWarning, stacklevel=2)
+                first, _loaded[kernel] = all(_loaded.values()), False
+                if first:  # both have the same compiler
+                    warnings.warn(f"onlstm runs on its slower reference kernel: {error}", RuntimeWarning, stacklevel=2)
         return _loaded[kernel]
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, _decomp
 from torch.autograd import forward_ad
 
+from onlstm.device import failure
 from onlstm.kernels import build, equations, reference
 
 _LIBRARY = torch.library.Library("onlstm", "DEF")
@@ -89,11 +90,44 @@ def is_tracing() -> bool:
 @cache
 def gpu_kernel() -> Any:
     """Return the module whose `forward` and `backward` run on GPUs: `triton`, or `reference` where it is missing."""
-    if find_spec("triton"):
-        return import_module("onlstm.kernels.triton")
     reason = "Triton is not installed; pip install 'onlstm[gpu]'"
-    warnings.warn(f"onlstm runs on its slower reference kernel: {reason}", RuntimeWarning, stacklevel=2)
+    if find_spec("triton"):
+        try:
+            return import_module("onlstm.kernels.triton")
+        except Exception as error:  # whatever a library that does not fit raises
+            reason = f"Triton does not load ({_brief(error)})"
+    _warn(reason)
     return reference
+
+
+_broken: list[str] = []
+"""Why Triton's kernel is not used in this process, if it cannot be compiled."""
+
+
+def on_gpu(function: str, *args: Any, narrow: bool = False) -> Any:
+    """Return what `forward` or `backward` of the GPU's kernel returns; if Triton cannot compile it, `reference`'s.
+
+    A C compiler or an assembler that is missing or fails, a processor that Triton does not know: each has exceptions
+    of its own. What was given is as it was, so `reference` may begin anew; a caller's mistake it raises itself.
+    """
+    kernel = reference if _broken else gpu_kernel()
+    try:
+        return getattr(kernel, function)(*args, narrow=narrow)
+    except Exception as error:
+        if kernel is reference or failure(error):
+            raise
+        outputs = getattr(reference, function)(*args, narrow=narrow)
+        _broken.append(_brief(error))
+    _warn(f"Triton cannot compile its own ({_broken[0]})")
+    return outputs
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.200}"
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(f"onlstm runs on its slower reference kernel: {reason}", RuntimeWarning, stacklevel=3)
 
 
 for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.backward)):
@@ -103,7 +137,7 @@ for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.b
         return operator(*args, narrow=narrow and build.has_bfloat16())
 
     def _gpu(*args: Any, narrow: bool = False, function: str = _plain.__name__) -> Any:
-        return getattr(gpu_kernel(), function)(*args, narrow=narrow)
+        return on_gpu(function, *args, narrow=narrow)
 
     _LIBRARY.impl(_name, _plain, "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, _cpu, "CPU")

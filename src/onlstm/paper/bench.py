@@ -119,7 +119,7 @@ def run(
     rows, before = [], torch.get_num_threads()
     for count in threads:
         torch.set_num_threads(count)
-        with torch.backends.cudnn.flags(allow_tf32=False):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # left out, `enabled` is False
             peak = _matmul_gflops(device)
             for name, mode in product(names, get_args(Mode)):
                 rows.append(_measure(name, mode, count, seconds, peak, device))

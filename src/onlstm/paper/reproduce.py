@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onlstm import files, recipe
+from onlstm.device import find
 from onlstm.errors import UserError, nearest
 from onlstm.paper import report
 from onlstm.paper.results import read
@@ -126,6 +127,8 @@ class Plan:
     """Of the results on its page; None: there is no page."""
     own: Own | None = None
     """What it reads instead."""
+    device: str = "auto"
+    """Where its steps run, see `onlstm.device.find`."""
     rows: Mapping[str, str] = field(default_factory=dict)
     """By the name of a run, the published row that stands beside it; "": none."""
 
@@ -135,7 +138,7 @@ class Plan:
         return [step.out.name for step in self.steps if step.out and step.now()]
 
     def check(self) -> None:
-        """Refuse to begin without the data, or to mix results of several."""
+        """Refuse to begin without the data or the device, or to mix results of several."""
         if self.own:
             self.own.check(self.here.parent / _OWN)
             for step in self.steps:
@@ -143,6 +146,8 @@ class Plan:
         for path, about in self.data.items():
             if not path.exists():
                 raise UserError(f"{path}: not there; needed: {about}; put or link it there, or name another --data")
+        if self.device != "auto":  # which is always there, and need not load torch
+            find(self.device)
 
     def begin(self) -> None:
         """Make the folder for the results, and note what the runs are made from."""
@@ -213,6 +218,7 @@ def plan(
         here=here,
         kind=described[target].get("results"),
         own=own,
+        device=device,
         rows=chosen.get("rows", {}),
     )
 
