@@ -28,6 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import TreeEncoder
+from onlstm.paper.logic.linear import Linear, linear
 
 
 class _Scores(Function):
@@ -78,8 +79,8 @@ class GumbelTreeLSTM(TreeEncoder):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.leaf = nn.Linear(config.embedding_size, 2 * self.size)
-        self.compose = nn.Linear(2 * self.size, 5 * self.size)
+        self.leaf = Linear(config.embedding_size, 2 * self.size)
+        self.compose = Linear(2 * self.size, 5 * self.size)
         self.q = nn.Parameter(torch.randn(self.size) * 0.01)
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
@@ -142,7 +143,8 @@ class GumbelTreeLSTM(TreeEncoder):
         d_c = self.q * o * (1 - c.tanh() ** 2)
         d_gates = [d_c * g, d_c * left.chunk(2, -1)[1], d_c * right.chunk(2, -1)[1], self.q * c.tanh()]
         d_sums = [d * gate * (1 - gate) for d, gate in zip(d_gates, gates, strict=False)]
-        d_l, d_r = (torch.cat([*d_sums, d_c * i * (1 - g**2)], -1) @ self.compose.weight).chunk(2, -1)
+        d_sums.append(d_c * i * (1 - g**2))
+        d_l, d_r = linear(torch.cat(d_sums, -1), self.compose.weight.T, narrow=self.rounds).chunk(2, -1)
         return torch.cat([d_l, d_c * f_l, d_r, d_c * f_r], -1)
 
     def validity(self, scores: Float[Tensor, "B m"], there: Bool[Tensor, "B m"]) -> Float[Tensor, "B m"]:
