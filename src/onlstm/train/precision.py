@@ -1,4 +1,4 @@
-"""Training with products in bfloat16; who asks for it is refused where the processor has no instruction for it."""
+"""Training with products in bfloat16, refused in one line where the processor or the kernel cannot multiply in it."""
 
 from torch import nn
 
