@@ -2,7 +2,8 @@
 
 The straightforward way: the eager cell, pairs in random order, both sides padded to the longest formula of the batch.
 Takes a tenth of the training pairs; steps of all alternate in one run. Prints ratios beside their targets, by wall and
-by processor time (the one to trust on a busy machine), and writes results/logic.json.
+by processor time (the one to trust on a busy machine), and writes results/logic.json. With --precision bfloat16 every
+encoder is trained in both precisions, and what it gains is there too.
 """
 
 import argparse
@@ -11,9 +12,10 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -35,6 +37,7 @@ DATA = ROOT.parent / "shared" / "data" / "logic" / "logic.zip"
 TENTH, BATCH = 10, 128
 FASTER, LSTM, OTHERS = 5.0, 1.1, 5.0
 """Targets: times the straightforward way; at most so much of the LSTM's time, the ON-LSTM and the other encoders."""
+ROUNDED = ", bfloat16"
 SIZES = {"ordered-memory": {"embedding_size": 200, "hidden_size": 200}}
 """Of encoders whose authors' are not the paper's."""
 
@@ -78,10 +81,23 @@ def straightforward(problems: Problems) -> tuple[Classifier, Callable[[np.ndarra
     return model, batch, step
 
 
-def ours(encoder: str, problems: Problems) -> ClassifierTraining:
+def ours(encoder: str, problems: Problems, precision: Literal["float32", "bfloat16"] = "float32") -> ClassifierTraining:
     torch.manual_seed(0)
     model = Classifier(ModelConfig(encoder=encoder, **SIZES.get(encoder, {})))
-    return ClassifierTraining(model, problems, problems, TrainConfig(), Path(tempfile.mkdtemp()))
+    return ClassifierTraining(model, problems, problems, TrainConfig(precision=precision), Path(tempfile.mkdtemp()))
+
+
+def rounded(spent: Mapping[str, np.ndarray]) -> dict[str, dict[str, dict[str, float]]]:
+    """Print and return what encoders gain by bfloat16, and their times of the LSTM's in float32."""
+    ratios = {}
+    for name in (name for name in ENCODERS if name + ROUNDED in spent):
+        own = spent[name + ROUNDED]
+        faster, share = spent[name] / own, own / spent["lstm"]
+        print(f"{name}: bfloat16 is {faster[0]:.2f} times as fast, {faster[1]:.2f} by cpu; it takes", end=" ")
+        print(f"{share[0]:.2f} times the LSTM's time in float32 (target {OTHERS:g}), {share[1]:.2f} by cpu")
+        pairs = {"faster": faster, "to_lstm_in_float32": share}
+        ratios[name] = {key: {"wall": wall, "processor": cpu} for key, (wall, cpu) in pairs.items()}
+    return ratios
 
 
 def check(ours: Classifier, plain: Classifier, batch: Callable[[np.ndarray], Batch], problems: Problems) -> None:
@@ -102,6 +118,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, help="instead of a tenth of an epoch")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--encoder", nargs="+", choices=list(ENCODERS), default=list(ENCODERS), help="beside the LSTMs")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "logic.json")
     options = parser.parse_args()
     if not DATA.is_file():
@@ -111,7 +129,10 @@ def main() -> None:
     whole = len(data.train) + len(data.valid)
     problems = Problems.of((data.train + data.valid)[::TENTH])
     plain, batch, step = straightforward(problems)
-    trainings = {name: ours(name, problems) for name in ENCODERS}
+    names = dict.fromkeys(["onlstm", "lstm", *options.encoder])
+    trainings = {name: ours(name, problems) for name in names}
+    if options.precision == "bfloat16":
+        trainings |= {name + ROUNDED: ours(name, problems, "bfloat16") for name in names}
     check(trainings["onlstm"].model, plain, batch, problems)
     ways = {"straightforward": step} | {name: partial(fit.step, training) for name, training in trainings.items()}
     spent = {name: np.zeros(2) for name in ways}
@@ -125,12 +146,12 @@ def main() -> None:
     epoch = {name: (total / steps * whole / BATCH).tolist() for name, total in spent.items()}
     faster, share = spent["straightforward"] / spent["onlstm"], spent["onlstm"] / spent["lstm"]
     for name, (wall, cpu) in epoch.items():
-        print(f"{name:16} {wall:6.0f} s an epoch of {whole:,} pairs, processor time {cpu:6.0f} s")
+        print(f"{name:26} {wall:6.0f} s an epoch of {whole:,} pairs, processor time {cpu:6.0f} s")
     print(
         f"ON-LSTM {faster[0]:.2f} times as fast as the straightforward way (target {FASTER:g}), {faster[1]:.2f} by cpu"
     )
     print(f"ON-LSTM takes {share[0]:.2f} of the LSTM's time (target {LSTM:g}), {share[1]:.2f} by cpu")
-    others = {name: spent[name] / spent["lstm"] for name in ENCODERS if name not in ("onlstm", "lstm")}
+    others = {name: spent[name] / spent["lstm"] for name in names if name not in ("onlstm", "lstm")}
     for name, (wall, cpu) in others.items():
         print(f"{name} takes {wall:.2f} times the LSTM's time (target {OTHERS:g}), {cpu:.2f} by cpu")
     found = {
@@ -143,6 +164,7 @@ def main() -> None:
         "faster": {"wall": faster[0], "processor": faster[1], "target": FASTER},
         "onlstm_to_lstm": {"wall": share[0], "processor": share[1], "target": LSTM},
         "others_to_lstm": {n: {"wall": wall, "processor": cpu, "target": OTHERS} for n, (wall, cpu) in others.items()},
+        "bfloat16": rounded(spent),
         "machine": {"python": platform.python_version(), "torch": torch.__version__, "cores": os.cpu_count()},
     }
     files.write(options.out, json.dumps(found, indent=1) + "\n")

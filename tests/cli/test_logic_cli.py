@@ -1,10 +1,14 @@
 """`onlstm logic` as a user types it: the table, keys of JSON, one line for a mistake."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from helpers import onlstm
+from onlstm.kernels import build
 
 COMMON = {"command", "version", "argv", "seed", "seconds"}
 ROW = {"seed", "epochs", "valid", "by_length", "n", "seconds_per_epoch"}
@@ -112,6 +116,8 @@ def test_prediction(run):
         (["--encoder", "tree", "--out", "NEW"], "did you mean tree-lstm?"),
         (["--model.size", "3", "--out", "NEW"], "Unknown option: --model.size"),
         (["--train.epochs", "x", "--out", "NEW"], "--train.epochs"),
+        (["--train.precision", "half", "--out", "NEW"], "--train.precision"),
+        (["--resume", "--out", "RUN", "--train.precision", "bfloat16"], "train.precision was float32, not bfloat16"),
         (["--modle.size", "3", "--out", "NEW"], "Unknown option: --modle"),
         (["--seeds", "0", "--out", "NEW"], "--seeds 0: at least 1"),
         (["--epochs", "0", "--out", "NEW"], "train.epochs 0: at least 1"),
@@ -133,3 +139,26 @@ def test_mistakes_are_one_line(run, tmp_path, args, message):
     assert done.err.count("\n") == 1
     assert message.replace("RUN has", f"{out} has") in done.err
     assert not (tmp_path / "new").exists()
+
+
+def test_precision_bfloat16_is_refused_where_it_is_not_there(tmp_path):
+    nothing_built = os.environ | {"CXX": "no-such-compiler", "CXXFLAGS": "-O0"}  # flags that nobody has built with
+    asked = "logic", *QUICK, "--train.precision", "bfloat16", "--out", str(tmp_path / "run")
+    done = subprocess.run(
+        [sys.executable, "-m", "onlstm", *asked], env=nothing_built, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    line = "train.precision bfloat16: needs a processor with avx512_bf16 and the C++ kernel; set it to float32"
+    assert done.stderr.splitlines()[-1].endswith(line)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not build.has_bfloat16(), reason="this processor does not multiply in bfloat16")
+def test_the_precision_is_in_the_files_of_the_run(tmp_path):
+    done = logic("--encoder", "lstm", "--seeds", 1, *QUICK, "--train.precision", "bfloat16", "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    config, result = (
+        json.loads((tmp_path / "run" / "lstm-0" / name).read_text()) for name in ("config.json", "result.json")
+    )
+    assert config["train"]["precision"] == result["encoders"]["lstm"][0]["settings"]["precision"] == "bfloat16"
+    assert "already finished" in logic("--resume", "--out", tmp_path / "run").out

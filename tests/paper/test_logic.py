@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from onlstm import folder as store
 from onlstm.errors import UserError
+from onlstm.kernels import build as kernel
 from onlstm.paper.logic import experiment, figure, formulas, trained
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
@@ -72,11 +73,15 @@ def ending(folder):
     return (folder / store.WEIGHTS).read_bytes(), log, [*content["model"].values(), *state, content["random"]]
 
 
-@pytest.fixture(scope="module", params=["onlstm", "tree-lstm", "rrnet"])
+RUNS = [("onlstm", {"rename": True}), ("tree-lstm", {"average_epochs": 2}), ("rrnet", {})]
+if kernel.has_bfloat16():
+    RUNS += [("lstm", {"precision": "bfloat16"}), ("ordered-memory", {"precision": "bfloat16"})]
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=lambda run: run[0])
 def whole(request, tmp_path_factory):
     """An encoder, settings, and how a run of them ends that was not stopped."""
-    encoder, folder = request.param, tmp_path_factory.mktemp("whole") / "run"
-    more = {"rename": encoder == "onlstm", "average_epochs": 2 if encoder == "tree-lstm" else 1}
+    (encoder, more), folder = request.param, tmp_path_factory.mktemp("whole") / "run"
     assert fit(training(folder, encoder, **more))
     return encoder, more, ending(folder)
 

@@ -17,12 +17,10 @@ from onlstm import memory
 from onlstm.cell import Distances
 from onlstm.device import find
 from onlstm.errors import UserError
-from onlstm.layer import ONLSTM
 from onlstm.lm import reader
 from onlstm.lm.cells import layers_of
 from onlstm.lm.cells.augmented import AugmentedSoftmax
 from onlstm.lm.cells.characters import Characters
-from onlstm.lm.cells.lstm import LSTM
 from onlstm.lm.cells.pointer import Pointer, PointerSoftmax
 from onlstm.lm.cells.recurrent import Reading
 from onlstm.lm.config import LMConfig
@@ -188,12 +186,6 @@ class LanguageModel(nn.Module):
             auxiliary=auxiliary,
             state=encoded.state,
         )
-
-    def round_products(self) -> None:
-        """Let training round the factors of products to bfloat16: of ON-LSTM, LSTM and full softmax; nothing else."""
-        for part in self.modules():
-            if isinstance(part, ONLSTM | LSTM | FullSoftmax):
-                part.narrow = True
 
     def output_dropout(self, hidden: Tensor, masks: Masks) -> Tensor:
         """Return the output with dropout; what a pointer has put beside it stays."""

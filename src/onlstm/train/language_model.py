@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from onlstm.errors import UserError
-from onlstm.kernels.build import has_bfloat16
 from onlstm.lm.dropout import Masks
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.reader import States, detached, window
@@ -24,6 +23,7 @@ from onlstm.train.averaging import Averages, stalled, swapped
 from onlstm.train.checkpoint import StateDict
 from onlstm.train.config import TrainConfig
 from onlstm.train.distributed import World
+from onlstm.train.precision import round_products
 
 
 @dataclass
@@ -73,11 +73,7 @@ class LanguageModelTraining(fit.Training):
                     "give more text, or a smaller train.batch_size or train.valid_batch_size"
                 )
         if config.precision == "bfloat16":
-            if self.parameters[0].device.type == "cpu" and not has_bfloat16():
-                raise UserError(
-                    "train.precision bfloat16: needs a processor with avx512_bf16 and the C++ kernel; set it to float32"
-                )
-            model.round_products()
+            round_products(model)
         self._valid, self._own = valid, world.columns(config.batch_size)
         self.length = len(train) // config.batch_size
         self._text = train[: self.length * config.batch_size].reshape(config.batch_size, self.length)[self._own]

@@ -19,6 +19,7 @@ from onlstm.paper.logic import encoders
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import CPU, Dropout, Encoder, Sampler
 from onlstm.paper.logic.formulas import RELATIONS, VOCABULARY, Pair
+from onlstm.paper.logic.linear import Linear
 
 _AT_ONCE = 512
 """Pairs that are evaluated together."""
@@ -91,7 +92,7 @@ class Classifier(nn.Module):
         size = int(self.encoder.size)  # type: ignore[arg-type]
         self.head = nn.Sequential(
             Dropout(config.dropout),
-            nn.Linear(4 * size, config.hidden_size),
+            Linear(4 * size, config.hidden_size),
             nn.ELU(),
             Dropout(config.dropout),
             nn.Linear(config.hidden_size, len(RELATIONS)),

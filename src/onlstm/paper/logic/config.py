@@ -94,6 +94,8 @@ class TrainConfig(FitConfig):
     """Swap the names of the variables at random, batch by batch: what holds of a and b holds of c and d."""
     average_epochs: int = 1
     """Validate and keep the mean of the weights at the ends of this many epochs, the last ones; 1: no mean."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16: round the factors of products (encoder and classifier), to train faster; tests stay in float32."""
     beta1: float = 0.9
     """Adam's memory of gradients."""
     eps: float = 1e-9

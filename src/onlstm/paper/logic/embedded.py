@@ -23,12 +23,20 @@ class Dropout(nn.Dropout):
 class Encoder(nn.Module):
     """The embeddings of the tokens, and dropout. Formulas come on the CPU, wherever the encoder is."""
 
+    narrow = False
+    """Whether training rounds the factors of products to bfloat16; see `rounds`."""
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.size = config.hidden_size
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         self.dropout = Dropout(config.dropout)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the factors of products are rounded now."""
+        return self.narrow and self.training
 
     @property
     def device(self) -> torch.device:

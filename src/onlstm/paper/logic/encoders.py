@@ -36,6 +36,7 @@ from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import CPU, Encoder
 from onlstm.paper.logic.formulas import VOCABULARY
 from onlstm.paper.logic.gumbel_tree import GumbelTreeLSTM
+from onlstm.paper.logic.linear import Linear, linear
 from onlstm.paper.logic.ordered_memory import OrderedMemory
 from onlstm.paper.logic.shift_reduce import RLSPINN, RRNet
 
@@ -75,7 +76,7 @@ class Recurrent(Encoder):
             for k, (w_ih, w_hh, bias, chunk_size) in enumerate(layers):
                 h, c = (state.index_select(0, part.parents) for state in states[k])
                 rows = F.dropout(rows, self.rnn.dropout, self.training and k > 0)
-                rows, h, c, *_ = ops.scan(rows, w_ih, w_hh, bias, h, c, part.sizes, chunk_size)
+                rows, h, c, *_ = ops.scan(rows, w_ih, w_hh, bias, h, c, part.sizes, chunk_size, narrow=self.rounds)
                 states[k] = h, c
             last.append(h)
         return torch.cat(last).index_select(0, places)
@@ -139,8 +140,8 @@ class TreeLSTM(Encoder):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.leaf = nn.Linear(config.embedding_size, 3 * self.size)
-        self.compose = nn.Linear(2 * self.size, 5 * self.size)
+        self.leaf = Linear(config.embedding_size, 3 * self.size)
+        self.compose = Linear(2 * self.size, 5 * self.size)
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
         levels, roots = _levels(formulas)
@@ -164,7 +165,7 @@ class TreeLSTM(Encoder):
         gates: Tensor = self.compose.bias
         for side, weight in zip(children, halves, strict=True):
             distinct, place = side.unique(return_inverse=True)
-            gates = gates + F.linear(h.index_select(0, distinct), weight).index_select(0, place)
+            gates = gates + linear(h.index_select(0, distinct), weight, narrow=self.rounds).index_select(0, place)
         i, f_l, f_r, o, u = gates.chunk(5, -1)
         c_l, c_r = (c.index_select(0, side) for side in children)
         c = i.sigmoid() * u.tanh() + (f_l + 1).sigmoid() * c_l + (f_r + 1).sigmoid() * c_r  # 1: remember, at first

@@ -28,6 +28,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import TreeEncoder
+from onlstm.paper.logic.linear import Linear, linear
+
+
+def _at_nodes(left: Float[Tensor, "B m S"], right: Float[Tensor, "B m S"]) -> Float[Tensor, "B m+1 S"]:
+    """Return the sum of gradients of candidates by their left nodes, 0 … m - 1, and by their right ones, 1 … m."""
+    d_r = torch.cat([left, torch.zeros_like(left[:, :1])], 1)
+    d_r[:, 1:] += right
+    return d_r
 
 
 class _Scores(Function):
@@ -40,11 +48,8 @@ class _Scores(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Float[Tensor, "B m"]) -> tuple[Tensor, Tensor, None, None]:
-        left, right = (grad[..., None] * ctx.slopes[ctx.numbers]).chunk(2, -1)
-        d_r = grad.new_zeros(len(grad), grad.shape[1] + 1, left.shape[2])
-        d_r[:, :-1] = left
-        d_r[:, 1:] += right
-        return d_r, grad, None, None
+        left, right = ctx.slopes[ctx.numbers].mul_(grad[..., None]).chunk(2, -1)
+        return _at_nodes(left, right), grad, None, None
 
 
 class _Next(Function):
@@ -66,10 +71,8 @@ class _Next(Function):
         d_v = d_p - d_right + (d_right - d_left).flip(1).cumsum(1).flip(1)  # m_l = 1 - cumsum(y), m_r = cumsum(y) - y
         side = (torch.arange(grad.shape[1], device=r.device) - place[:, None])[
             ..., None
-        ]  # of the parent: left is negative
-        d_r = torch.zeros_like(r)
-        d_r[:, :-1] = grad * (side < 0)
-        d_r[:, 1:] += grad * (side > 0)
+        ]  # left of the parent: negative
+        d_r = _at_nodes(grad * (side < 0), grad * (side > 0))
         return d_r, d_v, grad[torch.arange(len(r), device=r.device), place], None, None, None
 
 
@@ -78,8 +81,8 @@ class GumbelTreeLSTM(TreeEncoder):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.leaf = nn.Linear(config.embedding_size, 2 * self.size)
-        self.compose = nn.Linear(2 * self.size, 5 * self.size)
+        self.leaf = Linear(config.embedding_size, 2 * self.size)
+        self.compose = Linear(2 * self.size, 5 * self.size)
         self.q = nn.Parameter(torch.randn(self.size) * 0.01)
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
@@ -101,7 +104,7 @@ class GumbelTreeLSTM(TreeEncoder):
         m, known, ended, places = r.shape[1] - 1, 0, [], []
         scores, numbers = r.new_zeros(len(r), m), left.new_zeros(len(r), m)
         some = 3 * int(left.sum()) * torch.is_grad_enabled()  # gradients alone need them
-        candidates, slopes = (r.new_zeros(some, k * self.size) for k in (2, 4))
+        candidates, slopes = (r.new_empty(some, k * self.size) for k in (2, 4))
         new = torch.arange(m, device=self.device) < left[:, None]
         for columns in (torch.arange(m, device=self.device) for m in range(m, 0, -1)):
             B = int((left > 0).sum())
@@ -142,7 +145,8 @@ class GumbelTreeLSTM(TreeEncoder):
         d_c = self.q * o * (1 - c.tanh() ** 2)
         d_gates = [d_c * g, d_c * left.chunk(2, -1)[1], d_c * right.chunk(2, -1)[1], self.q * c.tanh()]
         d_sums = [d * gate * (1 - gate) for d, gate in zip(d_gates, gates, strict=False)]
-        d_l, d_r = (torch.cat([*d_sums, d_c * i * (1 - g**2)], -1) @ self.compose.weight).chunk(2, -1)
+        d_sums.append(d_c * i * (1 - g**2))
+        d_l, d_r = linear(torch.cat(d_sums, -1), self.compose.weight.T, narrow=self.rounds).chunk(2, -1)
         return torch.cat([d_l, d_c * f_l, d_r, d_c * f_r], -1)
 
     def validity(self, scores: Float[Tensor, "B m"], there: Bool[Tensor, "B m"]) -> Float[Tensor, "B m"]:

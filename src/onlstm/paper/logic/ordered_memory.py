@@ -30,6 +30,7 @@ from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import Dropout, TreeEncoder
+from onlstm.paper.logic.linear import Linear
 
 _OUT_OF_REACH = 1e-5
 """A slot with less of the previous token above it than this has no attention at all (as in the authors' code)."""
@@ -63,7 +64,7 @@ class GatedRecursiveCell(nn.Module):
     def __init__(self, D: int, dropout: float) -> None:
         super().__init__()
         self.gates = nn.Sequential(
-            Dropout(dropout), nn.Linear(2 * D, 4 * D), nn.ReLU(), Dropout(dropout), nn.Linear(4 * D, 4 * D)
+            Dropout(dropout), Linear(2 * D, 4 * D), nn.ReLU(), Dropout(dropout), Linear(4 * D, 4 * D)
         )
 
     def forward(self, v: Float[Tensor, "B D"], h: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -79,10 +80,8 @@ class OrderedMemory(TreeEncoder):
         super().__init__(config)
         D, self.slots = self.size, config.slots
         self.norm = nn.LayerNorm(D)  # of tokens and of what is composed: both go into the same slots
-        self.project = nn.Linear(config.embedding_size, D)
-        self.query, self.key = (
-            nn.Sequential(Dropout(config.dropout), nn.Linear(D, D), nn.LayerNorm(D)) for _ in range(2)
-        )
+        self.project = Linear(config.embedding_size, D)
+        self.query, self.key = (nn.Sequential(Dropout(config.dropout), Linear(D, D), nn.LayerNorm(D)) for _ in range(2))
         self.score = nn.Sequential(nn.ReLU(), Dropout(config.dropout), nn.Linear(D, 1))
         self.cell = GatedRecursiveCell(D, config.dropout)
 

@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import Sampler
+from onlstm.paper.logic.linear import Linear, linear
 
 
 class Trees(NamedTuple):
@@ -54,7 +55,7 @@ class ShiftReduce(Sampler, ABC):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         hidden = max(1, self.size // 4)
-        self.policy = nn.Sequential(nn.Linear(self.sees * self.size, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.policy = nn.Sequential(Linear(self.sees * self.size, hidden), nn.ReLU(), nn.Linear(hidden, 1))
 
     @abstractmethod
     def leaves(self, x: Float[Tensor, "n E"]) -> Float[Tensor, "n S"]:
@@ -147,8 +148,8 @@ class RLSPINN(ShiftReduce):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.leaf = nn.Linear(config.embedding_size, 2 * self.size)
-        self.gates = nn.Linear(2 * self.size, 5 * self.size)
+        self.leaf = Linear(config.embedding_size, 2 * self.size)
+        self.gates = Linear(2 * self.size, 5 * self.size)
 
     def leaves(self, x: Tensor) -> Tensor:
         nodes: Tensor = self.leaf(x)
@@ -168,15 +169,21 @@ class RRNet(ShiftReduce):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.project = nn.Linear(config.embedding_size, self.size)
+        self.project = Linear(config.embedding_size, self.size)
         self.cell = nn.LSTMCell(self.size, self.size)
 
     def leaves(self, x: Tensor) -> Tensor:
         x = self.project(x)
-        i, _, g, o = F.linear(x, self.cell.weight_ih, self.cell.bias_ih + self.cell.bias_hh).chunk(4, -1)
+        bias = self.cell.bias_ih + self.cell.bias_hh
+        i, _, g, o = linear(x, self.cell.weight_ih, bias, narrow=self.rounds).chunk(4, -1)
         c = i.sigmoid() * g.tanh()  # from the state zero
         return torch.cat([o.sigmoid() * c.tanh(), c, x], -1)
 
     def compose(self, left: Tensor, right: Tensor) -> Tensor:
-        h, c = self.cell(right.chunk(3, -1)[2], left.chunk(3, -1)[:2])
+        (h, c, _), x = left.chunk(3, -1), right.chunk(3, -1)[2]
+        gates = linear(h, self.cell.weight_hh, self.cell.bias_hh, narrow=self.rounds)
+        gates = gates + linear(x, self.cell.weight_ih, self.cell.bias_ih, narrow=self.rounds)
+        i, f, g, o = gates.chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
         return torch.cat([h, c, h], -1)

@@ -24,6 +24,7 @@ from onlstm.paper.logic.formulas import VARIABLES, VOCABULARY
 from onlstm.train import fit
 from onlstm.train.averaging import swapped
 from onlstm.train.checkpoint import StateDict
+from onlstm.train.precision import round_products
 
 _POOL = 64
 """Batches' worth of shuffled pairs that are sorted by length at a time: like lengths together, and still mixed."""
@@ -53,6 +54,8 @@ class ClassifierTraining(fit.Training):
         self, model: Classifier, train: Problems, valid: Problems, config: TrainConfig, folder: Path, *, seed: int = 0
     ) -> None:
         super().__init__(model, config, folder, Progress())
+        if config.precision == "bfloat16":
+            round_products(model)
         self._train, self._valid, self._seed = train, valid, seed
         options: Any = {"lr": config.lr, "betas": (config.beta1, 0.999), "eps": config.eps, "fused": True}
         self.optimizer = torch.optim.Adam(self.parameters, weight_decay=config.weight_decay, **options)

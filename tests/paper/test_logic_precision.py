@@ -1,0 +1,102 @@
+"""Logic in bfloat16: gradients are nearly those of float64, evaluation stays in float32, and float32 is as it was."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from onlstm.kernels import build
+from onlstm.paper.logic.classifier import Classifier, Problems
+from onlstm.paper.logic.config import ModelConfig, TrainConfig
+from onlstm.paper.logic.encoders import ENCODERS
+from onlstm.paper.logic.generate import generate
+from onlstm.paper.logic.linear import Linear, linear
+from onlstm.paper.logic.training import ClassifierTraining
+from onlstm.train.precision import round_products
+
+BFLOAT16 = pytest.mark.skipif(not build.has_bfloat16(), reason="this processor does not multiply in bfloat16")
+PROBLEMS = Problems.of([pair for n, pairs in generate(600, seed=3).items() for pair in pairs[:8] if n <= 6])
+BATCH = PROBLEMS.batch(np.arange(len(PROBLEMS)))
+SIZES = {"ordered-memory": {"embedding_size": 200, "hidden_size": 200}}
+COMPOSITIONS = {
+    "gumbel-tree-lstm": ("parents", 800),
+    "rrnet": ("compose", 1200),
+    "rl-spinn": ("compose", 800),
+}
+"""Rounding may change the trees that encoders choose, so of these the composition of given nodes, and a node's size."""
+
+
+def classifier(encoder):
+    torch.manual_seed(0)
+    return Classifier(ModelConfig(encoder=encoder, dropout=0.0, **SIZES.get(encoder, {})))
+
+
+def gradient(name, encoder):
+    """Return the gradient of a random function of the states, as one vector in float64."""
+    dtype, random = encoder.embedding.weight.dtype, torch.Generator().manual_seed(0)
+    if name in COMPOSITIONS:
+        method, size = COMPOSITIONS[name]
+        nodes = torch.randn(2, 100, size, generator=random).tanh().to(dtype)
+        states = getattr(encoder, method)(*nodes)
+        states = torch.cat(states[:2], -1) if isinstance(states, tuple) else states
+    else:
+        states = encoder(BATCH.formulas)
+    weights = torch.randn(states.shape, generator=random).to(dtype)
+    parts = torch.autograd.grad((states * weights).sum(), encoder.parameters(), materialize_grads=True)
+    return torch.cat([part.flatten() for part in parts]).double()
+
+
+@BFLOAT16
+@pytest.mark.parametrize("name", ENCODERS)
+def test_gradients_are_nearly_those_of_float64(name):
+    narrow = classifier(name).encoder
+    exact = gradient(name, copy.deepcopy(narrow).double())
+    round_products(narrow)
+    assert 1e-4 < (gradient(name, narrow) - exact).norm() / exact.norm() < 0.01
+
+
+@BFLOAT16
+def test_a_product_rounds_its_factors_and_those_of_its_gradients():
+    x, weight, bias = torch.randn(60, 80, requires_grad=True), torch.randn(40, 80, requires_grad=True), torch.randn(40)
+    d = torch.randn(60, 40)
+    y = linear(x, weight, bias, narrow=True)
+    d_x, d_weight = torch.autograd.grad(y, (x, weight), d)
+    x, weight, d = (factor.detach().bfloat16().double() for factor in (x, weight, d))
+    for found, exact in ((y - bias, x @ weight.T), (d_x, d @ weight), (d_weight, d.T @ x)):
+        torch.testing.assert_close(found.double(), exact, rtol=2**-8, atol=1e-4)  # sums are rounded once
+        assert found.dtype == torch.float32
+
+
+@BFLOAT16
+@pytest.mark.parametrize("name", ENCODERS)
+def test_evaluation_stays_in_float32(name):
+    full = Classifier(ModelConfig(encoder=name, embedding_size=8, hidden_size=12, chunk_size=4))
+    narrow = copy.deepcopy(full)
+    round_products(narrow)
+    assert torch.equal(full.logits(PROBLEMS), narrow.logits(PROBLEMS))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_float32_rounds_nothing(name, tmp_path):
+    config = ModelConfig(encoder=name, embedding_size=8, hidden_size=12, chunk_size=4)
+    model = ClassifierTraining(Classifier(config), PROBLEMS, PROBLEMS, TrainConfig(), tmp_path).model
+    assert not any(getattr(part, "narrow", False) for part in model.modules())
+
+
+def test_a_linear_layer_in_float32_is_torchs():
+    layer, x, d = Linear(80, 40), torch.randn(60, 80, requires_grad=True), torch.randn(60, 40)
+    own, plain = layer(x), F.linear(x, layer.weight, layer.bias)
+    assert torch.equal(own, plain)
+    for found, expected in zip(
+        *(torch.autograd.grad(y, (x, *layer.parameters()), d) for y in (own, plain)), strict=True
+    ):
+        assert torch.equal(found, expected)
+
+
+def test_rrnet_in_float32_has_torchs_cell():
+    encoder = classifier("rrnet").encoder
+    left, right = torch.randn(2, 50, 1200).unbind()
+    h, c = encoder.cell(right.chunk(3, -1)[2], left.chunk(3, -1)[:2])
+    assert torch.equal(encoder.compose(left, right), torch.cat([h, c, h], -1))
