@@ -8,17 +8,20 @@ writes benchmarks/results/NAME.json and docs/NAME.svg; rule on-lstm, the middle 
 
 import argparse
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from onlstm import files
 from onlstm.draw import Line, curve
 from onlstm.paper.parsing import evaluate
-from onlstm.paper.parsing.request import Request
+from onlstm.paper.parsing.request import Decoding, Request
 from onlstm.records import from_json
 from onlstm.train import checkpoint
 
 HERE = Path(__file__).parent
-DECODERS = "paper", "unbiased"
+DECODERS: tuple[Decoding, ...] = "paper", "unbiased"
 
 
 def perplexities(run: Path) -> dict[int, float]:
@@ -46,20 +49,30 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     *runs, treebank = options.paths
-    table = {run.name: {"perplexity": perplexities(run), "f1": scores(run, treebank)} for run in runs}
-    lines = []
+    table: dict[str, dict[str, Any]] = {
+        run.name: {"perplexity": perplexities(run), "f1": scores(run, treebank)} for run in runs
+    }
     for name, run in table.items():
         print(f"{name}\nepoch  perplexity  F1")
         for epoch, f1 in run["f1"].items():
             each = ", ".join(f"{key} {value:.1f}" for key, value in f1.items())
             print(f"{epoch:5}  {run['perplexity'][epoch]:10.2f}  {each}")
-        for decoder in DECODERS:
-            key = f"layer {options.layer}, {decoder}"
-            lines.append(Line(name=decoder, values=[f1[key] for f1 in run["f1"].values()], group=name))
     files.write(HERE / "results" / f"{options.out}.json", json.dumps(table, indent=1) + "\n")
-    title = f"Trees of layer {options.layer} after every epoch"
-    drawn = curve(lines, x_label="epoch", y_label="F1 on the WSJ sample", title=title)
-    files.write(HERE.parent / "docs" / f"{options.out}.svg", drawn)
+    files.write(HERE.parent / "docs" / f"{options.out}.svg", drawn(table, options.layer))
+
+
+def drawn(table: Mapping[str, Any], layer: int) -> str:
+    """F1 of a layer by epoch, a line for each run and decoder."""
+    epochs = sorted({int(epoch) for run in table.values() for epoch in run["f1"]})
+    lines = []
+    for name, run in table.items():
+        by_epoch = {int(epoch): f1 for epoch, f1 in run["f1"].items()}
+        for decoder in DECODERS:
+            key = f"layer {layer}, {decoder}"
+            values = [by_epoch[epoch][key] if epoch in by_epoch else math.nan for epoch in epochs]
+            lines.append(Line(name=f"{decoder} decoder", values=values, group=name))
+    title = f"Trees of layer {layer} after every epoch"
+    return curve(lines, x=epochs, x_label="epoch", y_label="F1 on the treebank", title=title)
 
 
 if __name__ == "__main__":
