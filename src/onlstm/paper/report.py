@@ -5,6 +5,7 @@ of result needs an `Experiment` here, which makes its tables, and an entry in pa
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,16 +132,17 @@ def _commands(experiment: Experiment, results: Results) -> str:
 
 
 def _alike(experiment: Experiment, results: Results) -> str:
-    """Return the commands, as one those that differ in nothing but the treebank and the result's name."""
+    """Return the commands, as one those that differ in nothing but treebank, network and the result's name."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for result in results:
         bank = getattr(result.content, "treebank", None)
         for command in experiment.commands(result):
-            form = command.replace(f"/{result.file}.json", "/NAME.json")
+            form = re.sub(rf"/{re.escape(result.file)}(?=\.json| |$)", "/NAME", command)
+            form = re.sub(r"(--encoder|--model\.rnn) \S+", r"\1 NETWORK", form)
             form = form.replace(bank.path, "TREEBANK") if bank else form
             groups.setdefault(form, []).append((result.file, command))
     return "\n".join(
-        f"- {', '.join(name for name, _ in group)}: `{form if len(group) > 1 else group[0][1]}`"
+        f"- {', '.join(dict.fromkeys(name for name, _ in group))}: `{form if len(group) > 1 else group[0][1]}`"
         for form, group in groups.items()
     )
 
