@@ -1,6 +1,8 @@
 """What tests of models and commands share: a small model of random weights, and a command run in this process."""
 
 import io
+import os
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
@@ -58,3 +60,14 @@ def onlstm(*args, input: bytes | str = b"", cwd=None) -> Done:
         except SystemExit as end:
             code = end.code or 0
     return Done(code, out.getvalue(), err.getvalue())
+
+
+def check_bfloat16_is_refused(*asked: str) -> None:
+    """Run the command where no kernel can be built: it says in one line that it cannot train in bfloat16."""
+    env = os.environ | {"CXX": "no-such-compiler", "CXXFLAGS": "-O0"}  # flags that nobody has built with
+    command = [sys.executable, "-m", "onlstm", *asked]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    line = "train.precision bfloat16: needs a processor with avx512_bf16 and the C++ kernel; set it to float32"
+    assert done.stderr.splitlines()[-1].endswith(line)
+    assert "Traceback" not in done.stderr

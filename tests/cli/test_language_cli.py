@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 import torch
 from small_runs import sentences
 
-from helpers import onlstm
+from helpers import check_bfloat16_is_refused, onlstm
 from onlstm.kernels import build
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
@@ -152,16 +151,9 @@ def test_resume_refuses_what_would_make_it_another_run(run, option, value):
 
 
 def test_precision_bfloat16_is_refused_where_it_is_not_there(run, tmp_path):
-    nothing_built = os.environ | {"CXX": "no-such-compiler", "CXXFLAGS": "-O0"}  # flags that nobody has built with
     again = shutil.copytree(run, tmp_path / "again")
     asked = "train", "--resume", "--out", str(again), "--train.epochs", "3", "--train.precision", "bfloat16"
-    done = subprocess.run(
-        [sys.executable, "-m", "onlstm", *asked], env=nothing_built, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    line = "train.precision bfloat16: needs a processor with avx512_bf16 and the C++ kernel; set it to float32"
-    assert done.stderr.splitlines()[-1].endswith(line)
-    assert "Traceback" not in done.stderr
+    check_bfloat16_is_refused(*asked)
 
 
 @pytest.mark.skipif(not build.has_bfloat16(), reason="this processor does not multiply in bfloat16")

@@ -1,13 +1,10 @@
 """`onlstm logic` as a user types it: the table, keys of JSON, one line for a mistake."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from helpers import onlstm
+from helpers import check_bfloat16_is_refused, onlstm
 from onlstm.kernels import build
 
 COMMON = {"command", "version", "argv", "seed", "seconds"}
@@ -142,15 +139,8 @@ def test_mistakes_are_one_line(run, tmp_path, args, message):
 
 
 def test_precision_bfloat16_is_refused_where_it_is_not_there(tmp_path):
-    nothing_built = os.environ | {"CXX": "no-such-compiler", "CXXFLAGS": "-O0"}  # flags that nobody has built with
     asked = "logic", *QUICK, "--train.precision", "bfloat16", "--out", str(tmp_path / "run")
-    done = subprocess.run(
-        [sys.executable, "-m", "onlstm", *asked], env=nothing_built, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    line = "train.precision bfloat16: needs a processor with avx512_bf16 and the C++ kernel; set it to float32"
-    assert done.stderr.splitlines()[-1].endswith(line)
-    assert "Traceback" not in done.stderr
+    check_bfloat16_is_refused(*asked)
 
 
 @pytest.mark.skipif(not build.has_bfloat16(), reason="this processor does not multiply in bfloat16")
