@@ -49,6 +49,9 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     *runs, treebank = options.paths
+    for run in runs:
+        if not (run / "epochs").is_dir():
+            parser.error(f"{run}: no epochs/ there; train with --train.keep-epochs true")
     table: dict[str, dict[str, Any]] = {
         run.name: {"perplexity": perplexities(run), "f1": scores(run, treebank)} for run in runs
     }
