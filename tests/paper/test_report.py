@@ -162,9 +162,23 @@ def test_curves_and_learning_rates(tmp_path):
     text = page(tmp_path, long=result(grid=grid), short=lstm(curve=RESULT["curve"][:2]))
     assert cells(text, "1") == [["339.25 (5.500)", "339.25 (5.500)"]]
     assert cells(text, "3") == [["141.00 (4.500)", "–"]]
-    assert cells(text, "long")[-2:] == [["0.002", "4", "171.50"], ["0.004", "4", "168.25"]]
+    assert cells(text, "for run") == [["epochs", "0.002", "0.004"]]
+    assert cells(text, "long")[-1] == ["4", "171.50", "168.25"]
     (tmp_path / "long.json").unlink()
-    assert "Learning rates" not in page(tmp_path)
+    assert "learning rates" not in page(tmp_path)
+
+
+def test_rows_of_table_1_at_the_small_budget_stand_beside_the_published_ones(tmp_path):
+    rows = {"table1-onlstm": result(), "table1-nested": result(recipe__model__rnn="nested"), "mine": lstm()}
+    front = report.front(report.collect(save(tmp_path, **rows)))
+    onlstm = ["ON-LSTM 256→400→400→256", "5.70M", "0.003", "3 (3)", "2,346", "141.00", "135.50"]
+    assert cells(front, "ON-LSTM, 3-layer (tied)") == [["25M", "58.29 ± 0.10", "56.17 ± 0.12", *onlstm]]
+    assert cells(front, "Kim et al. 2016, CharCNN") == [["19M", "–", "78.9", *["–"] * 7]]
+    assert [row[3] for row in cells(front, "–")] == ["nested 256→400→400→256"]
+    assert [row[-1] for row in cells(front, "Text 1")] == ["mine"]
+    text = page(tmp_path)
+    assert text.index("### Table 1 at one small budget") < text.index("### Text 1")
+    assert not cells(text, "train.lr")
 
 
 def test_long_curves_show_some_epochs_the_last_and_the_best(tmp_path):

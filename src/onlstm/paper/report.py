@@ -132,13 +132,14 @@ def _commands(experiment: Experiment, results: Results) -> str:
 
 
 def _alike(experiment: Experiment, results: Results) -> str:
-    """Return the commands, as one those that differ in nothing but treebank, network and the result's name."""
+    """Return the commands, as one those that differ in nothing but treebank, network, its settings and the result's name."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for result in results:
         bank = getattr(result.content, "treebank", None)
         for command in experiment.commands(result):
             form = re.sub(rf"/{re.escape(result.file)}(?=\.json| |$)", "/NAME", command)
-            form = re.sub(r"(--encoder|--model\.rnn) \S+", r"\1 NETWORK", form)
+            form = re.sub(r"--encoder \S+", "--encoder NETWORK", form)
+            form = re.sub(r"--model\.rnn \S+( --model\.\S+ \S+)*", "--model.rnn NETWORK", form)
             form = form.replace(bank.path, "TREEBANK") if bank else form
             groups.setdefault(form, []).append((result.file, command))
     return "\n".join(

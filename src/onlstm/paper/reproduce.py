@@ -4,8 +4,8 @@ The commands themselves are lines in reproduce.yaml.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from onlstm.errors import UserError, nearest
 from onlstm.paper import report
 from onlstm.paper.results import read
 from onlstm.paper.tables import bundled
-from onlstm.paper.training_result import small_budget
 from onlstm.records import from_json
 from onlstm.trees.treebank import read_treebank
 
@@ -129,8 +128,6 @@ class Plan:
     """What it reads instead."""
     device: str = "auto"
     """Where its steps run, see `onlstm.device.find`."""
-    rows: Mapping[str, str] = field(default_factory=dict)
-    """By the name of a run, the published row that stands beside it; "": none."""
 
     @property
     def missing(self) -> list[str]:
@@ -162,13 +159,7 @@ class Plan:
                 files.write(self.here / f"{step.out.name}.json", step.result.read_bytes())
         if not self.kind:
             return ""
-        results = report.collect(self.here)
-        table = (
-            [f"## Table 1, one small budget\n\n{self.cost}\n\n{small_budget(results, self.rows)}\n"]
-            if self.rows
-            else []
-        )
-        return "\n".join([report.front(results), *table])
+        return report.front(report.collect(self.here))
 
 
 def targets() -> list[str]:
@@ -219,7 +210,6 @@ def plan(
         kind=described[target].get("results"),
         own=own,
         device=device,
-        rows=chosen.get("rows", {}),
     )
 
 

@@ -10,7 +10,7 @@ from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.paper.published import published
 from onlstm.paper.results import Result
-from onlstm.paper.tables import NONE, Table, named, network, number
+from onlstm.paper.tables import NONE, Table, bundled, named, network, number
 from onlstm.records import from_json, typed
 from onlstm.text.corpus import Part
 
@@ -98,33 +98,21 @@ Results = Sequence[Result[Content]]
 
 
 def summary(results: Results) -> list[str]:
-    """Return the paper's Table 1, and ours text by text."""
-    rows = [row for row in published("language-modelling") if row.source == "Shen et al. 2019, Table 1"]
-    columns = ["parameters", "validation", "test"]
-    quoted = Table(head=["published", *columns], rows=[[row.row, *row.cells(*columns)] for row in rows])
+    """Return the paper's Table 1 with our small networks beside it, and our other runs text by text."""
+    rows = _small_rows()
+    others = [run for run in results if run.file not in rows]
     head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
-    ours = [cells(run) | {"text": text} for text, runs in _by_text(results) for run in runs]
-    return ["Penn Treebank:", quoted.markdown(), "Here:", Table.of(ours, "text", *head).markdown()]
-
-
-def small_budget(results: Results, rows: Mapping[str, str]) -> str:
-    """Return our small networks beside the published rows, in Markdown; `rows` are the published names by run."""
-    runs = {run.file: run for run in results}
-    quoted = {row.row: row for row in published("language-modelling")}
-    lines = []
-    for name, row in rows.items():
-        here = cells(runs[name]) | {"lr": f"{runs[name].content.recipe['train']['lr']:g}"} if name in runs else {}
-        theirs = quoted[row].cells("parameters", "validation", "test") if row else [NONE] * 3
-        columns = ("model", "parameters", "lr", "epochs (best)", "tokens/s", "validation", "test")
-        line = {"row": row or name} | {column: here.get(column, NONE) for column in columns}
-        lines.append(line | dict(zip(("their parameters", "their validation", "their test"), theirs, strict=True)))
-    return Table.of(lines).markdown()
+    ours = [cells(run) | {"text": text} for text, runs in _by_text(others) for run in runs]
+    table = Table.of(ours, "text", *head).markdown() if ours else ""
+    return ["Penn Treebank:", *_table_1(results), *["Here:", table] * bool(ours)]
 
 
 def details(results: Results) -> list[str]:
-    """Return, text by text, the runs, the settings in which they differ, learning rates that were tried and curves."""
-    blocks = []
-    for text, runs in _by_text(results):
+    """Return Table 1, then text by text the runs, the settings in which they differ, and curves."""
+    rows = _small_rows()
+    small = [run for run in results if run.file in rows]
+    blocks = ["### Table 1 at one small budget", *_table_1(small), *_trials(small)] if small else []
+    for text, runs in _by_text([run for run in results if run.file not in rows]):
         data = runs[0].content.data
         splits = {"train": data.train, "valid": data.valid, "test": data.test}
         sizes = [f"{name} {part.tokens:,} tokens (sha256 {part.sha256[:12]})" for name, part in splits.items() if part]
@@ -133,6 +121,32 @@ def details(results: Results) -> list[str]:
         blocks += [*_settings(runs), *_trials(runs)]
         blocks += ["Validation perplexity (training loss in nats) by epoch:", _curves(runs).markdown()]
     return blocks
+
+
+def _small_rows() -> Mapping[str, str]:
+    """Return the published row beside each run that `onlstm reproduce table1 --scale small` makes; "": none."""
+    rows: Mapping[str, str] = bundled("reproduce.yaml")["table1"]["small"]["rows"]
+    return rows
+
+
+def _table_1(results: Results) -> list[str]:
+    """Return the published rows, and beside them our networks of one small budget as far as they are there."""
+    quoted = {row.row: row for row in published("language-modelling") if row.source == "Shen et al. 2019, Table 1"}
+    theirs, ours = ("parameters", "validation", "test"), ("model", "parameters", "lr", "epochs (best)", "tokens/s")
+    names = {row: name for name, row in _small_rows().items() if row}
+    names |= {name: name for name, row in _small_rows().items() if not row}
+    runs = {run.file: run for run in results if run.file in names.values()}
+    lines = []
+    for row in [*quoted, *(name for name in names if name in runs)]:
+        line = {"published": row if row in quoted else NONE}
+        line |= dict(zip(theirs, quoted[row].cells(*theirs) if row in quoted else [NONE] * len(theirs), strict=True))
+        if runs:
+            run = runs.get(names.get(row, ""))
+            here = cells(run) | {"lr": f"{run.content.recipe['train']['lr']:g}"} if run else {}
+            line |= {f"our {column}": here.get(column, NONE) for column in (*ours, "validation", "test")}
+        lines.append(line)
+    about = "Beside it ours at one small budget, each 20 minutes of one core after an epoch with each of three learning"
+    return [*[f"{about} rates; one seed."] * bool(runs), Table.of(lines).markdown()]
 
 
 def cells(run: Result[Content]) -> dict[str, str]:
@@ -175,13 +189,17 @@ def _settings(runs: Results) -> list[str]:
 
 
 def _trials(runs: Results) -> list[str]:
-    rows = [
-        [run.file, f"{trial.lr:g}", str(trial.epochs), number(trial.valid_perplexity, 2)]
-        for run in runs
-        for trial in run.content.grid or ()
-    ]
-    head = ["for run", "learning rate", "epochs", "validation"]
-    return ["Learning rates that were tried beforehand:", Table(head=head, rows=rows).markdown()] if rows else []
+    """Return the table of learning rates that were tried beforehand, if any were."""
+    tried = {run.file: {trial.lr: trial for trial in run.content.grid} for run in runs if run.content.grid}
+    rates = sorted({lr for trials in tried.values() for lr in trials})
+    rows = []
+    for name, trials in tried.items():
+        epochs = sorted({trial.epochs for trial in trials.values()})
+        found = (number(trials[lr].valid_perplexity, 2) if lr in trials else NONE for lr in rates)
+        rows.append([name, ", ".join(map(str, epochs)), *found])
+    head = ["for run", "epochs", *(f"{lr:g}" for lr in rates)]
+    about = "Validation perplexity of learning rates that were tried beforehand:"
+    return [about, Table(head=head, rows=rows).markdown()] if rows else []
 
 
 def _curves(runs: Results) -> Table:
