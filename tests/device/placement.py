@@ -229,8 +229,7 @@ def test_a_tensor_that_was_made_on_the_cpu_is_found(folder):
 
 CASES = {name: case for name, case in globals().items() if name.startswith("test_")}
 CASES |= {f"network {name}": lambda folder, name=name: networks(folder, name) for name in NETWORKS}
-ON_ANY_DEVICE = [name for name in ENCODERS if name != "rrnet"]  # its cell is torch's, with a kernel for each device
-CASES |= {f"logic {name}": lambda folder, name=name: logic(folder, name) for name in ON_ANY_DEVICE}
+CASES |= {f"logic {name}": lambda folder, name=name: logic(folder, name) for name in ENCODERS}
 
 
 def main(chosen) -> None:

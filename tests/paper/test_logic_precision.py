@@ -13,6 +13,7 @@ from onlstm.paper.logic.config import ModelConfig, TrainConfig
 from onlstm.paper.logic.encoders import ENCODERS
 from onlstm.paper.logic.generate import generate
 from onlstm.paper.logic.linear import Linear, linear
+from onlstm.paper.logic.rrnet import Stacks
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.train.precision import round_products
 
@@ -20,12 +21,21 @@ BFLOAT16 = pytest.mark.skipif(not build.has_bfloat16(), reason="this processor d
 PROBLEMS = Problems.of([pair for n, pairs in generate(600, seed=3).items() for pair in pairs[:8] if n <= 6])
 BATCH = PROBLEMS.batch(np.arange(len(PROBLEMS)))
 SIZES = {"ordered-memory": {"embedding_size": 200, "hidden_size": 200}}
-COMPOSITIONS = {
-    "gumbel-tree-lstm": ("parents", 800),
-    "rrnet": ("compose", 1200),
-    "rl-spinn": ("compose", 800),
+
+
+def one_step(encoder, numbers):
+    """Return what a token makes of RRNet's states and stacks, a third of the formulas with each action."""
+    stacks = Stacks(numbers(99, 2, 400), torch.ones(99, dtype=torch.long))
+    h, c, stacks = encoder.step(numbers(99, 128), numbers(99, 400), numbers(99, 400), stacks, torch.arange(99) % 3)
+    return torch.cat([h, c, stacks.content.flatten(1)], -1)
+
+
+GIVEN = {
+    "gumbel-tree-lstm": lambda encoder, numbers: torch.cat(encoder.parents(*numbers(2, 100, 800))[:2], -1),
+    "rrnet": one_step,
+    "rl-spinn": lambda encoder, numbers: encoder.compose(*numbers(2, 100, 800)),
 }
-"""Rounding may change the trees that encoders choose, so of these the composition of given nodes, and a node's size."""
+"""Rounding may change the trees that encoders choose, so of these a composition of given nodes."""
 
 
 def classifier(encoder):
@@ -36,11 +46,8 @@ def classifier(encoder):
 def gradient(name, encoder):
     """Return the gradient of a random function of the states, as one vector in float64."""
     dtype, random = encoder.embedding.weight.dtype, torch.Generator().manual_seed(0)
-    if name in COMPOSITIONS:
-        method, size = COMPOSITIONS[name]
-        nodes = torch.randn(2, 100, size, generator=random).tanh().to(dtype)
-        states = getattr(encoder, method)(*nodes)
-        states = torch.cat(states[:2], -1) if isinstance(states, tuple) else states
+    if name in GIVEN:
+        states = GIVEN[name](encoder, lambda *shape: torch.randn(shape, generator=random).tanh().to(dtype))
     else:
         states = encoder(BATCH.formulas)
     weights = torch.randn(states.shape, generator=random).to(dtype)
@@ -93,10 +100,3 @@ def test_a_linear_layer_in_float32_is_torchs():
         *(torch.autograd.grad(y, (x, *layer.parameters()), d) for y in (own, plain)), strict=True
     ):
         assert torch.equal(found, expected)
-
-
-def test_rrnet_in_float32_has_torchs_cell():
-    encoder = classifier("rrnet").encoder
-    left, right = torch.randn(2, 50, 1200).unbind()
-    h, c = encoder.cell(right.chunk(3, -1)[2], left.chunk(3, -1)[:2])
-    assert torch.equal(encoder.compose(left, right), torch.cat([h, c, h], -1))

@@ -132,7 +132,7 @@ def _commands(experiment: Experiment, results: Results) -> str:
 
 
 def _alike(experiment: Experiment, results: Results) -> str:
-    """Return the commands, as one those that differ in nothing but treebank, network, its settings and the result's name."""
+    """Return the commands, as one those that differ only in treebank, network and its settings, and name."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for result in results:
         bank = getattr(result.content, "treebank", None)

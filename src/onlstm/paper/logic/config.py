@@ -63,7 +63,7 @@ class ModelConfig:
     def least_bytes(self) -> int:
         """The memory of the weights: that of the gates of the paper's encoders, in float32; 0 for others."""
         recurrent = {"onlstm": self.num_layers, "lstm": self.num_layers}
-        others = {"tree-lstm": 1, "ordered-memory": 6, "gumbel-tree-lstm": 2, "rrnet": 2, "rl-spinn": 2}
+        others = {"tree-lstm": 1, "ordered-memory": 6, "gumbel-tree-lstm": 2, "rrnet": 4, "rl-spinn": 2}
         layers = (recurrent | others).get(self.encoder, 0)
         return 16 * layers * self.hidden_size * self.hidden_size
 

@@ -13,6 +13,12 @@ _NEW = 0.1
 """Share of a batch in the running mean of the rewards, as in the code of Williams et al. 2018."""
 
 
+def by_step(formulas: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
+    """Return the tokens of formulas, longest first, step by step, and how many formulas have each step."""
+    alive = [sum(len(ids) > t for ids in formulas) for t in range(len(formulas[0]))]
+    return torch.cat([torch.stack([ids[t] for ids in formulas[:rows]]) for t, rows in enumerate(alive)]), alive
+
+
 class Dropout(nn.Dropout):
     """`nn.Dropout`, whose mask is drawn in half the time."""
 

@@ -38,7 +38,8 @@ from onlstm.paper.logic.formulas import VOCABULARY
 from onlstm.paper.logic.gumbel_tree import GumbelTreeLSTM
 from onlstm.paper.logic.linear import Linear, linear
 from onlstm.paper.logic.ordered_memory import OrderedMemory
-from onlstm.paper.logic.shift_reduce import RLSPINN, RRNet
+from onlstm.paper.logic.rl_spinn import RLSPINN
+from onlstm.paper.logic.rrnet import RRNet
 
 _OWN = "name a torch.nn.Module of your own with a whole number `size`, made from a ModelConfig"
 _CUTS = (3, 5, 7)

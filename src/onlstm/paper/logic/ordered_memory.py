@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Dropout, TreeEncoder
+from onlstm.paper.logic.embedded import Dropout, TreeEncoder, by_step
 from onlstm.paper.logic.linear import Linear
 
 _OUT_OF_REACH = 1e-5
@@ -98,8 +98,7 @@ class OrderedMemory(TreeEncoder):
     def scan(self, formulas: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Return the vectors (B, D) of formulas, longest first, and p of every token (rows that have not ended, n)."""
         N = self.slots if self.training else 2 * self.slots
-        alive = [sum(len(ids) > t for ids in formulas) for t in range(len(formulas[0]))]
-        tokens = torch.cat([torch.stack([ids[t] for ids in formulas[:rows]]) for t, rows in enumerate(alive)])
+        tokens, alive = by_step(formulas)
         x = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device))))).split(alive)
         empty = x[0].new_zeros(alive[0], 0, self.size)
         memory, top = Memory(empty, empty, empty[..., 0]), x[0]

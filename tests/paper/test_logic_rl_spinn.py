@@ -1,4 +1,4 @@
-"""RL-SPINN and RRNet: against a plain stack, finite differences of given trees, REINFORCE against all trees."""
+"""RL-SPINN: against a plain stack, finite differences of given trees, REINFORCE against all trees."""
 
 import math
 
@@ -16,12 +16,10 @@ from onlstm.paper.logic.encoders import build
 from onlstm.paper.logic.formulas import Pair
 from onlstm.trees import Tree, tree_from_distances
 
-both = pytest.mark.parametrize("name", ["rl-spinn", "rrnet"])
 
-
-def encoder(name, D=8, scale=1.5):
+def encoder(D=8, scale=1.5):
     torch.manual_seed(2)
-    config = ModelConfig(encoder=name, embedding_size=4, hidden_size=D, dropout=0.0)
+    config = ModelConfig(encoder="rl-spinn", embedding_size=4, hidden_size=D, dropout=0.0)
     module = build(config).double().eval()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -33,35 +31,18 @@ def affine(layer, x):
     return layer.weight @ x + layer.bias
 
 
-def lstm(cell, x, h, c):
-    sums = cell.weight_ih @ x + cell.bias_ih + cell.weight_hh @ h + cell.bias_hh
-    i, f, g, o = sums.chunk(4)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
-
-
 def leaf(module, token):
-    """Return the state of a token, and what goes into a cell for it."""
-    x = module.embedding.weight[token]
-    if hasattr(module, "leaf"):
-        h, c = affine(module.leaf, x).chunk(2)
-        return h, c, None
-    x = affine(module.project, x)
-    zero = torch.zeros_like(x)
-    return *lstm(module.cell, x, zero, zero), x
+    return affine(module.leaf, module.embedding.weight[token]).chunk(2)
 
 
 def parent(module, left, right):
-    if hasattr(module, "leaf"):
-        i, f_l, f_r, o, g = affine(module.gates, torch.cat([left[0], right[0]])).chunk(5)
-        c = torch.sigmoid(f_l) * left[1] + torch.sigmoid(f_r) * right[1] + torch.sigmoid(i) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.tanh(c), c, None
-    h, c = lstm(module.cell, right[2], *left[:2])
-    return h, c, h
+    i, f_l, f_r, o, g = affine(module.gates, torch.cat([left[0], right[0]])).chunk(5)
+    c = torch.sigmoid(f_l) * left[1] + torch.sigmoid(f_r) * right[1] + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
 
 
 def p_reduce(module, stack, ahead):
-    seen = [stack[-1][0][0], stack[-2][0][0], ahead[0]][: module.sees]
+    seen = [stack[-1][0][0], stack[-2][0][0], ahead[0]]
     hidden = affine(module.policy[0], torch.cat(seen)).clamp(min=0)
     return torch.sigmoid(affine(module.policy[2], hidden))[0]
 
@@ -86,9 +67,8 @@ def plain(module, text, choose):
     return stack[0][0][0], spans, probability
 
 
-@both
-def test_it_is_the_plain_stack_and_its_heights_are_its_trees(name):
-    module = encoder(name)
+def test_it_is_the_plain_stack_and_its_heights_are_its_trees():
+    module = encoder()
     formulas = [ids(text) for text in TEXTS]
     with torch.no_grad():
         (vectors, log_p), heights = module.sample(formulas), module.heights(formulas)
@@ -107,9 +87,8 @@ def test_it_is_the_plain_stack_and_its_heights_are_its_trees(name):
     assert (own.decoder, own.n) == ("own", 2)
 
 
-@both
-def test_sampled_trees_come_with_their_probabilities(name):
-    module = encoder(name, scale=0.5).train()
+def test_sampled_trees_come_with_their_probabilities():
+    module = encoder(scale=0.5).train()
     text, formulas = TEXTS[2], [ids(TEXTS[2])] * 3000
     torch.manual_seed(0)
     with torch.no_grad():
@@ -131,19 +110,18 @@ def test_sampled_trees_come_with_their_probabilities(name):
     assert np.abs(known - log_p.numpy()[:, None]).min(1).max() < 1e-10
 
 
-@both
-def test_gradients_of_given_trees(name):
+def test_gradients_of_given_trees():
     """Choices have no derivative; vectors and log-probabilities of trees that stay have one."""
-    module = encoder(name, D=3, scale=0.7)
+    module = encoder(D=3, scale=0.7)
     formulas = [ids(text) for text in TEXTS[1:]]
     with torch.no_grad():
-        leaves = module.leaves(module.embedding(torch.cat(formulas)))
+        leaves = module.leaf(module.embedding(torch.cat(formulas)))
         trees = module.act(leaves, np.array([len(row) for row in formulas]))
     names, weights = zip(*module.named_parameters(), strict=True)
 
     def vectors(*values):
         """Use `forward` for what the tests need of the module under other weights."""
-        module.forward = lambda: module.along(trees, module.leaves(module.embedding(torch.cat(formulas))))
+        module.forward = lambda: module.along(trees, module.leaf(module.embedding(torch.cat(formulas))))
         return functional_call(module, dict(zip(names, values, strict=True)), ())
 
     assert gradcheck(vectors, weights, fast_mode=True)
@@ -153,10 +131,9 @@ def test_gradients_of_given_trees(name):
     assert all(g is not None for g in torch.autograd.grad(log_p, [*module.policy.parameters()]))
 
 
-@both
-def test_the_mean_of_the_estimates_is_the_gradient_of_the_expected_reward(name):
+def test_the_mean_of_the_estimates_is_the_gradient_of_the_expected_reward():
     torch.manual_seed(3)
-    model = Classifier(ModelConfig(encoder=name, embedding_size=4, hidden_size=6, dropout=0.0)).double().train()
+    model = Classifier(ModelConfig(encoder="rl-spinn", embedding_size=4, hidden_size=6, dropout=0.0)).double().train()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.uniform_(-1, 1)
@@ -186,7 +163,7 @@ def test_the_mean_of_the_estimates_is_the_gradient_of_the_expected_reward(name):
 
 
 def test_the_baseline_is_the_running_mean_of_the_rewards():
-    module = encoder("rrnet")
+    module = encoder()
     assert module.advantage(torch.tensor([1.0, 3.0]).double()).tolist() == [1.0, 3.0]
     assert module.baseline == pytest.approx(0.2)
     assert module.advantage(torch.tensor([1.0]).double()).tolist() == pytest.approx([0.8])

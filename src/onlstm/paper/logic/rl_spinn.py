@@ -1,23 +1,16 @@
-"""The encoders RL-SPINN and RRNet: both build a binary tree while they read, and learn how from rewards alone.
+"""The encoder RL-SPINN: it builds a binary tree while it reads, and learns how from rewards alone.
 
-There is a stack of nodes. An action shifts the next token onto it, or reduces its two topmost nodes to one; n tokens
-take 2n - 1 actions. A policy, a feed-forward network of two layers, chooses where both are possible: in training it is
-sampled, a test takes the likelier. The policy learns by REINFORCE alone and the rest by backpropagation alone.
-
-RL-SPINN: Yogatama et al. 2017, "Learning to Compose Words into Sentences with Reinforcement Learning" (ICLR): the
-shift-reduce encoder of Bowman et al. 2016 without its tracking LSTM. Nodes compose as in a Tree-LSTM, and the policy
-sees the two topmost nodes and the next token.
-
-RRNet: Jacob et al. 2018, "Learning Hierarchical Structures On-The-Fly with a Recurrent-Recursive Model for Sequences"
-(RepL4NLP). One LSTM cell is both recurrent and recursive: a constituent goes on from its state with the next token, or
-with a whole constituent in a token's place, and so skips what is in that. The policy sees no token ahead. (PAPER.md
-says what of this is our reading.)
+Yogatama et al. 2017, "Learning to Compose Words into Sentences with Reinforcement Learning" (ICLR): the shift-reduce
+encoder of Bowman et al. 2016 without its tracking LSTM. There is a stack of nodes (h, c). An action shifts the next
+token onto it, or reduces its two topmost nodes to one, as in a Tree-LSTM; n tokens take 2n - 1 actions. A policy, a
+feed-forward network of two layers, sees the two topmost nodes and the next token and chooses where both are possible:
+in training it is sampled, a test takes the likelier. It learns by REINFORCE alone and the rest by backpropagation
+alone. (PAPER.md says what of this is our reading.)
 
 A first pass, without gradients, acts action by action; the second computes its trees again, all nodes of a depth
 together, so that gradients need few and large products.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,7 +22,7 @@ from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import Sampler
-from onlstm.paper.logic.linear import Linear, linear
+from onlstm.paper.logic.linear import Linear
 
 
 class Trees(NamedTuple):
@@ -46,27 +39,25 @@ class Trees(NamedTuple):
     """and whose choice it was."""
 
 
-class ShiftReduce(Sampler, ABC):
-    """The vector of the root; a node's first D numbers are its vector, the others are its own affair."""
-
-    sees: int
-    """Nodes that the policy sees: the topmost, the one below it, the next token."""
+class RLSPINN(Sampler):
+    """The hidden state of the root."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
+        self.leaf = Linear(config.embedding_size, 2 * self.size)
+        self.gates = Linear(2 * self.size, 5 * self.size)
         hidden = max(1, self.size // 4)
-        self.policy = nn.Sequential(Linear(self.sees * self.size, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.policy = nn.Sequential(Linear(3 * self.size, hidden), nn.ReLU(), nn.Linear(hidden, 1))
 
-    @abstractmethod
-    def leaves(self, x: Float[Tensor, "n E"]) -> Float[Tensor, "n S"]:
-        """Return the nodes of tokens."""
-
-    @abstractmethod
     def compose(self, left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> Float[Tensor, "n S"]:
         """Return the parents of nodes."""
+        (h_l, c_l), (h_r, c_r) = left.chunk(2, -1), right.chunk(2, -1)
+        i, f_l, f_r, o, g = self.gates(torch.cat([h_l, h_r], -1)).chunk(5, -1)
+        c = f_l.sigmoid() * c_l + f_r.sigmoid() * c_r + i.sigmoid() * g.tanh()
+        return torch.cat([o.sigmoid() * c.tanh(), c], -1)
 
     def sample(self, formulas: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        leaves = self.leaves(self.dropout(self.embedding(torch.cat(list(formulas)).to(self.device))))
+        leaves = self.leaf(self.dropout(self.embedding(torch.cat(list(formulas)).to(self.device))))
         trees = self.act(leaves.detach(), np.array([len(ids) for ids in formulas]))
         choices = -F.binary_cross_entropy_with_logits(self.policy(trees.seen)[:, 0], trees.reduced, reduction="none")
         log_p = leaves.new_zeros(len(formulas)).index_add(0, trees.owners, choices)
@@ -88,7 +79,7 @@ class ShiftReduce(Sampler, ABC):
             chooses = rows[ahead & (top[rows] > 0)]
             if len(chooses):
                 shown = stack[chooses, top[chooses]], stack[chooses, top[chooses] - 1], token[chooses]
-                seen.append(torch.cat([nodes[self._index(k), : self.size] for k in shown[: self.sees]], -1))
+                seen.append(torch.cat([nodes[self._index(k), : self.size] for k in shown], -1))
                 p = self.policy(seen[-1])[:, 0].sigmoid()
                 reduced.append((torch.rand_like(p) if self.training else 0.5) < p)
                 owners.append(self._index(chooses))
@@ -102,7 +93,7 @@ class ShiftReduce(Sampler, ABC):
             top += np.bincount(pushes, minlength=B) - np.bincount(pops, minlength=B)
             stack[pops, top[pops]], stack[pushes, top[pushes]] = parents, token[pushes]
             token[pushes] += 1
-        none = leaves.new_empty(0, self.sees * self.size)
+        none = leaves.new_empty(0, 3 * self.size)
         shapes = (
             torch.cat([none, *seen]),
             torch.cat([none[:, 0], *reduced]),
@@ -132,58 +123,10 @@ class ShiftReduce(Sampler, ABC):
     @torch.no_grad()
     def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
         lengths = np.array([len(ids) for ids in formulas])
-        trees = self.act(self.leaves(self.embedding(torch.cat(list(formulas)).to(self.device))), lengths)
+        trees = self.act(self.leaf(self.embedding(torch.cat(list(formulas)).to(self.device))), lengths)
         first = np.arange(2 * lengths.sum() - len(lengths))  # token of each node
         heights = np.zeros_like(first)
         for step, (left, right, parents) in enumerate(trees.steps, 1):
             first[parents] = first[left]
             heights[first[right]] = step
         return [part.tolist() for part in np.split(heights[: lengths.sum()], lengths.cumsum()[:-1])]
-
-
-class RLSPINN(ShiftReduce):
-    """Nodes are (h, c) of a Tree-LSTM."""
-
-    sees = 3
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.leaf = Linear(config.embedding_size, 2 * self.size)
-        self.gates = Linear(2 * self.size, 5 * self.size)
-
-    def leaves(self, x: Tensor) -> Tensor:
-        nodes: Tensor = self.leaf(x)
-        return nodes
-
-    def compose(self, left: Tensor, right: Tensor) -> Tensor:
-        (h_l, c_l), (h_r, c_r) = left.chunk(2, -1), right.chunk(2, -1)
-        i, f_l, f_r, o, g = self.gates(torch.cat([h_l, h_r], -1)).chunk(5, -1)
-        c = f_l.sigmoid() * c_l + f_r.sigmoid() * c_r + i.sigmoid() * g.tanh()
-        return torch.cat([o.sigmoid() * c.tanh(), c], -1)
-
-
-class RRNet(ShiftReduce):
-    """Nodes are (h, c, x): the state to go on from, and what the cell reads of it: a token's x, a constituent's h."""
-
-    sees = 2
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.project = Linear(config.embedding_size, self.size)
-        self.cell = nn.LSTMCell(self.size, self.size)
-
-    def leaves(self, x: Tensor) -> Tensor:
-        x = self.project(x)
-        bias = self.cell.bias_ih + self.cell.bias_hh
-        i, _, g, o = linear(x, self.cell.weight_ih, bias, narrow=self.rounds).chunk(4, -1)
-        c = i.sigmoid() * g.tanh()  # from the state zero
-        return torch.cat([o.sigmoid() * c.tanh(), c, x], -1)
-
-    def compose(self, left: Tensor, right: Tensor) -> Tensor:
-        (h, c, _), x = left.chunk(3, -1), right.chunk(3, -1)[2]
-        gates = linear(h, self.cell.weight_hh, self.cell.bias_hh, narrow=self.rounds)
-        gates = gates + linear(x, self.cell.weight_ih, self.cell.bias_ih, narrow=self.rounds)
-        i, f, g, o = gates.chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        return torch.cat([h, c, h], -1)
