@@ -110,10 +110,12 @@ def test_a_layer_is_its_loop(rnn):
                 assert encoded.distances.forget[0, t, column].item() == pytest.approx(distance, abs=1e-12)
 
 
-def test_melis_sums_all_layers_and_projects():
-    model = make(rnn="melis", num_layers=2)
+@pytest.mark.parametrize("size", [H - 2, H])
+def test_melis_sums_all_layers_and_projects_to_embeddings_of_another_size(size):
+    model = make(rnn="melis", num_layers=2, embedding_size=size)
     encoded, skip = model.encode(ids()), model.layers[0]
-    table, down = model.embedding.weight.detach().numpy(), skip.down.weight.detach().numpy()
+    table = model.embedding.weight.detach().numpy()
+    down = np.eye(H) if size == H else skip.down.weight.detach().numpy()
     states = [(np.zeros(H), np.zeros(H))] * 2
     for t, id in enumerate(ids()[:, 0].tolist()):
         x, total = table[id], 0

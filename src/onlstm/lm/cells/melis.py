@@ -1,8 +1,8 @@
 """The LSTM of Melis et al. (2018), "On the State of the Art of Evaluation in Neural Language Models".
 
 Three changes to a stack of LSTMs: the input gate is capped by what the forget gate leaves free, i = min(1 - f, i); the
-softmax reads the sum of all layers' outputs (skip connections); and a linear down-projection takes that sum to the
-size of the embeddings, so that they can be tied.
+softmax reads the sum of all layers' outputs (skip connections); and where the embeddings, which are tied, have another
+size, a linear down-projection takes that sum to it.
 
     code          meaning
     x, w_hh       as in `variational`
@@ -47,7 +47,8 @@ class SkipLSTM(Called, nn.Module):
         super().__init__()
         sizes = pairwise((config.embedding_size, *config.sizes[:-1]))
         self.layers = nn.ModuleList(Capped(config, a, b) for a, b in sizes)
-        self.down = nn.Linear(config.sizes[0], config.embedding_size, bias=False)
+        E, H = config.embedding_size, config.sizes[0]
+        self.down = nn.Linear(H, E, bias=False) if H != E else nn.Identity()
         self.dropout, self.each_step = config.dropout_hidden, config.dropout_each_step
 
     def start(self, batch: int, like: Tensor) -> LayerState:
