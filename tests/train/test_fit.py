@@ -145,6 +145,22 @@ def test_the_model_of_every_epoch_can_be_kept(tmp_path):
         assert all(map(torch.equal, kept.parameters(), weights))
 
 
+def test_a_share_of_the_last_epoch(tmp_path):
+    whole, part = (
+        training(tmp_path / str(share), averaging="none", epochs=2, last_epoch=share, vary_bptt=False)
+        for share in (1.0, 0.4)
+    )
+    steps = []
+    fit(whole, [lambda r: r.event == "epoch" and steps.append(r.step)])
+    done = []
+    fit(part, [lambda r: r.event != "epoch" and done.append(r.numbers["done"])])
+    first, all_steps = steps
+    assert len(done) - first == pytest.approx(0.4 * (all_steps - first), abs=1)
+    assert done[first - 1] == pytest.approx(1 / 1.4, abs=0.02)
+    assert done[-1] == pytest.approx(1, abs=1 / first)
+    assert (part.progress.epoch, len(part.progress.history)) == (2, 2)
+
+
 def test_averaging_starts_when_validation_stalls_and_once_more_for_fine_tuning(tmp_path):
     run = training(tmp_path / "run", **RULES["nt-asgd"], epochs=1)
     epochs = []

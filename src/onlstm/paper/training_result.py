@@ -152,11 +152,13 @@ def _table_1(results: Results) -> list[str]:
 def cells(run: Result[Content]) -> dict[str, str]:
     """Return a run's cells by column."""
     config, numbers = run.content.model, run.content.numbers
+    share = run.content.recipe.get("train", {}).get("last_epoch", 1)
+    epochs = f"{numbers.epochs - 1 + share:.1f}" if share < 1 else str(numbers.epochs)
     return {
         "result": run.file,
         "model": network(config.rnn, (config.embedding_size, *config.sizes)),
         "parameters": f"{run.content.parameters / 1e6:.2f}M",
-        "epochs (best)": f"{numbers.epochs} ({numbers.best_epoch})",
+        "epochs (best)": f"{epochs} ({numbers.best_epoch})",
         "seed": str(run.origin.seed),
         "minutes": number(run.origin.seconds / 60),
         "tokens/s": f"{numbers.tokens_per_second:,.0f}",

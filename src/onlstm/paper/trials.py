@@ -50,7 +50,7 @@ def settled(
     say: Say = lambda line: None,
     listeners: Iterable[Listener] = (),
 ) -> Request | signal.Signals:
-    """Return the request with the best of the learning rates and, for `minutes`, the number of epochs they allow.
+    """Return the request with the best of the learning rates and, for `minutes`, as many epochs as they allow.
 
     A signal while it tries is returned; the same call goes on from there.
     """
@@ -68,9 +68,13 @@ def settled(
         raise UserError(f"every learning rate diverged: {', '.join(f'{lr:g}' for lr in rates)}; try smaller ones")
     best = min(trials, key=lambda trial: trial.valid_perplexity)
     seconds = sum(trial.seconds for trial in trials) / len(trials)
-    epochs = recipe.train.epochs if minutes is None else max(1, int(60 * minutes / seconds))
-    say(f"Learning rate {best.lr:g}; an epoch takes {seconds / 60:.1f} minutes of a processor: {epochs} of them.")
-    return replace(request, recipe=replace(recipe, train=replace(recipe.train, lr=best.lr, epochs=epochs)))
+    train = replace(recipe.train, lr=best.lr)
+    if minutes is not None:
+        passes = 60 * minutes / seconds
+        train = replace(train, epochs=math.ceil(passes), last_epoch=passes - math.ceil(passes) + 1)
+    passes = train.epochs - 1 + train.last_epoch
+    say(f"Learning rate {best.lr:g}; an epoch takes {seconds / 60:.1f} minutes of a processor: {passes:.2f} of them.")
+    return replace(request, recipe=replace(recipe, train=train))
 
 
 def _try(request: Request, lr: float, say: Say, listeners: Iterable[Listener]) -> signal.Signals | None:

@@ -13,6 +13,8 @@ class FitConfig:
 
     epochs: int = 1000
     """Passes over the training data."""
+    last_epoch: float = 1.0
+    """Share of the last pass that is made: for a training that is to take a given time."""
     batch_size: int = 20
     """Columns of text, or pairs of formulas, in a step (over all processes)."""
     lr: float = 30.0
@@ -40,8 +42,9 @@ class FitConfig:
         at_least(self, "train.", **limits)
         if not 0 < self.lr < math.inf:
             raise UserError(f"train.lr {self.lr}: a number above 0 is needed")
-        if not 0 < self.decay <= 1:
-            raise UserError(f"train.decay {self.decay}: above 0 and at most 1 is needed")
+        for name in ("decay", "last_epoch"):
+            if not 0 < getattr(self, name) <= 1:
+                raise UserError(f"train.{name} {getattr(self, name)}: above 0 and at most 1 is needed")
         if not 0 <= self.warmup < 1:
             raise UserError(f"train.warmup {self.warmup}: from 0 to less than 1 is needed")
 

@@ -143,7 +143,14 @@ class Training(ABC):
     @property
     def done(self) -> float:
         """The share of the training that is done."""
-        return (self.progress.epoch + self.progress.cursor / self.length) / self.config.epochs
+        passes = self.config.epochs - 1 + self.config.last_epoch
+        return (self.progress.epoch + self.progress.cursor / self.length) / passes
+
+    @property
+    def at_end(self) -> bool:
+        """Whether this epoch has no more steps."""
+        last = self.progress.epoch + 1 == self.config.epochs
+        return self.progress.cursor >= max(1, int(self.end * (self.config.last_epoch if last else 1)))
 
     @property
     def size(self) -> str:
@@ -211,10 +218,8 @@ def fit(
     stop.fitting = True
     with failures(training.size):
         while progress.epoch < (config.epochs if epochs is None else epochs):
-            if progress.cursor < training.end:
-                numbers, over = step(training), False
-            else:
-                numbers, over = _end_epoch(training), True
+            over = training.at_end
+            numbers = _end_epoch(training) if over else step(training)
             _report(training, over, numbers, listeners)
             due = over or time.monotonic() - saved > 60 * config.checkpoint_minutes
             ended, due = training.world.any(stop.requested, due)
