@@ -169,7 +169,11 @@ def test_curves_and_learning_rates(tmp_path):
 
 
 def test_rows_of_table_1_at_the_small_budget_stand_beside_the_published_ones(tmp_path):
-    rows = {"table1-onlstm": result(recipe__train__last_epoch=0.44), "table1-nested": result(recipe__model__rnn="nested"), "mine": lstm()}
+    rows = {
+        "table1-onlstm": result(recipe__train__last_epoch=0.44),
+        "table1-nested": result(recipe__model__rnn="nested"),
+        "mine": lstm(),
+    }
     front = report.front(report.collect(save(tmp_path, **rows)))
     onlstm = ["ON-LSTM 256→400→400→256", "5.70M", "0.003", "2.4 (3)", "2,346", "141.00", "135.50"]
     assert cells(front, "ON-LSTM, 3-layer (tied)") == [["25M", "58.29 ± 0.10", "56.17 ± 0.12", *onlstm]]
