@@ -57,7 +57,8 @@ def train(
         list[float] | None, many("Train an epoch with each of these learning rates first, and take the best.")
     ] = None,
     minutes: Annotated[
-        float | None, Parameter(help="Train as many epochs as fit in this processor time; one is timed beforehand.")
+        float | None,
+        Parameter(help="Train for so much processor time: an epoch is timed beforehand, and the last one cut short."),
     ] = None,
     threads: Threads = None,
     device: Device = "auto",

@@ -132,7 +132,7 @@ def _commands(experiment: Experiment, results: Results) -> str:
 
 
 def _alike(experiment: Experiment, results: Results) -> str:
-    """Return the commands, as one those that differ only in treebank, network and its settings, and name."""
+    """Return the commands, as one those that differ only in treebank, runs, network and its settings, and name."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for result in results:
         bank = getattr(result.content, "treebank", None)
@@ -141,6 +141,7 @@ def _alike(experiment: Experiment, results: Results) -> str:
             form = re.sub(r"--encoder \S+", "--encoder NETWORK", form)
             form = re.sub(r"--model\.rnn \S+( --model\.\S+ \S+)*", "--model.rnn NETWORK", form)
             form = form.replace(bank.path, "TREEBANK") if bank else form
+            form = re.sub(r"(?<!--out)( \S*\bruns/\S+)+", " RUNS", form)
             groups.setdefault(form, []).append((result.file, command))
     return "\n".join(
         f"- {', '.join(dict.fromkeys(name for name, _ in group))}: `{form if len(group) > 1 else group[0][1]}`"

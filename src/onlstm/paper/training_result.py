@@ -104,7 +104,7 @@ def summary(results: Results) -> list[str]:
     head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
     ours = [cells(run) | {"text": text} for text, runs in _by_text(others) for run in runs]
     table = Table.of(ours, "text", *head).markdown() if ours else ""
-    return ["Penn Treebank:", *_table_1(results), *["Here:", table] * bool(ours)]
+    return [*_table_1(results), *["Here:", table] * bool(ours)]
 
 
 def details(results: Results) -> list[str]:
@@ -145,8 +145,10 @@ def _table_1(results: Results) -> list[str]:
             here = cells(run) | {"lr": f"{run.content.recipe['train']['lr']:g}"} if run else {}
             line |= {f"our {column}": here.get(column, NONE) for column in (*ours, "validation", "test")}
         lines.append(line)
-    about = "Beside it ours at one small budget, each 20 minutes of one core after an epoch with each of three learning"
-    return [*[f"{about} rates; one seed."] * bool(runs), Table.of(lines).markdown()]
+    about = (
+        "; ours with a small budget: 20 minutes of one core, the best of three learning rates after an epoch, one seed"
+    )
+    return [f"Penn Treebank{about if runs else ''}:", Table.of(lines).markdown()]
 
 
 def cells(run: Result[Content]) -> dict[str, str]:
