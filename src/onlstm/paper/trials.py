@@ -11,7 +11,8 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import median
 
 from onlstm import files
 from onlstm.errors import UserError
@@ -29,18 +30,20 @@ _DIVERGED = 1e9
 
 @dataclass
 class _Clock:
-    """A listener: processor seconds a share of an epoch took, over the whole epoch."""
+    """A listener: processor seconds of an epoch, from those of the steps it has seen and of the validation."""
 
-    began: float | None = None
-    done: float = 0.0
+    now: Callable[[], float] = time.process_time
+    steps: list[tuple[float, float]] = field(default_factory=list)
+    """When steps had been made, and the share of the epoch that was done by then: the first and the last."""
     seconds: float = math.nan
 
     def __call__(self, record: Record) -> None:
-        now = time.process_time()
-        if record.event == "epoch" and self.began is not None:
-            self.seconds = (now - self.began) / max(1e-9, 1 - self.done)
-        elif self.began is None:
-            self.began, self.done = now, record.numbers["done"]
+        now = self.now()
+        if record.event != "epoch":
+            self.steps = [*self.steps[:1], (now, record.numbers["done"])]
+        elif self.steps:
+            (began, before), (ended, done) = self.steps[0], self.steps[-1]
+            self.seconds = (ended - began) / max(1e-9, done - before) + now - ended
 
 
 def settled(
@@ -67,7 +70,7 @@ def settled(
     if not trials:
         raise UserError(f"every learning rate diverged: {', '.join(f'{lr:g}' for lr in rates)}; try smaller ones")
     best = min(trials, key=lambda trial: trial.valid_perplexity)
-    seconds = sum(trial.seconds for trial in trials) / len(trials)
+    seconds = median(trial.seconds for trial in trials)
     train = replace(recipe.train, lr=best.lr)
     if minutes is not None:
         passes = 60 * minutes / seconds
