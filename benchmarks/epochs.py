@@ -68,12 +68,12 @@ def drawn(table: Mapping[str, Any], layer: int) -> str:
     """F1 of a layer by epoch, a line for each run and decoder."""
     epochs = sorted({int(epoch) for run in table.values() for epoch in run["f1"]})
     lines = []
-    for name, run in table.items():
-        by_epoch = {int(epoch): f1 for epoch, f1 in run["f1"].items()}
-        for decoder in DECODERS:
+    for decoder in DECODERS:
+        for name, run in table.items():
+            by_epoch = {int(epoch): f1 for epoch, f1 in run["f1"].items()}
             key = f"layer {layer}, {decoder}"
             values = [by_epoch[epoch][key] if epoch in by_epoch else math.nan for epoch in epochs]
-            lines.append(Line(name=f"{decoder} decoder", values=values, group=name))
+            lines.append(Line(name=f"{decoder}, {name}", values=values))
     title = f"Trees of layer {layer} after every epoch"
     return curve(lines, x=epochs, x_label="epoch", y_label="F1 on the treebank", title=title)
 

@@ -120,3 +120,10 @@ def test_a_chart_has_a_title_and_a_legend_by_group():
     starts = {translated(g)[0] for g in entries}
     ends = [float(x) for path in root.iter(f"{NAMESPACE}path") for x in re.findall(r"[ML]([\d.]+)", path.get("d"))]
     assert max(ends) < min(starts), "the legend is clear of the plot"
+
+
+def test_a_legend_has_room_for_the_headings_of_its_groups():
+    heading = "a heading longer than any line's name"
+    root = ET.fromstring(draw.curve([Line(name="A", values=[1, 2], group=heading)]))
+    (text,) = (text for text in root.iter(f"{NAMESPACE}text") if text.text == heading)
+    assert float(text.get("x")) + ems(heading) * float(text.get("font-size")) < float(root.get("width"))
