@@ -66,7 +66,9 @@ class _Chart:
         values = [value for line in lines for value in (*line.values, *(end for pair in line.band for end in pair))]
         self.places, self.ticks = places, _ticks(*_ends(values), 5)
         self.first, self.last = _ends([*places, *more])
-        legend = [max(70 + _TEXT * ems(line.name), 34 + 1.1 * _TEXT * ems(line.group)) for line in lines]  # bold is wide
+        legend = [
+            max(70 + _TEXT * ems(line.name), 34 + 1.1 * _TEXT * ems(line.group)) for line in lines
+        ]  # bold is wide
         self.right = _WIDTH - max(legend, default=70)
         self.title, self.top = title, _TOP + 28 * bool(title)
         self.bottom = self.top + _PLOT
