@@ -202,7 +202,6 @@ def _result(
 ) -> Content:
     """Evaluate the best weights, write result.json and return it."""
     model, progress = LanguageModel.load(request.out, device=request.device), training.progress
-    passes = progress.epoch - 1 + training.config.last_epoch
     perplexity: dict[str, float] = {}
     for split, ids in (("valid", data.valid), ("test", data.test)):
         if ids is not None:
@@ -218,7 +217,7 @@ def _result(
             test_perplexity=perplexity.get("test"),
             best_epoch=progress.best_epoch,
             epochs=progress.epoch,
-            tokens_per_second=len(data.train) * passes / progress.seconds,
+            tokens_per_second=len(data.train) * training.config.passes / progress.seconds,
         ),
         curve=_curve(request.out / checkpoint.LOG),
         grid=trials_beside(request.out) or None,

@@ -75,8 +75,8 @@ def settled(
     if minutes is not None:
         passes = 60 * minutes / seconds
         train = replace(train, epochs=math.ceil(passes), last_epoch=passes - math.ceil(passes) + 1)
-    passes = train.epochs - 1 + train.last_epoch
-    say(f"Learning rate {best.lr:g}; an epoch takes {seconds / 60:.1f} minutes of a processor: {passes:.2f} of them.")
+    minutes = seconds / 60
+    say(f"Learning rate {best.lr:g}; an epoch takes {minutes:.1f} minutes of a processor: {train.passes:.2f} of them.")
     return replace(request, recipe=replace(recipe, train=train))
 
 

@@ -36,6 +36,11 @@ class FitConfig:
     log_steps: int = 200
     """Steps between two records of progress."""
 
+    @property
+    def passes(self) -> float:
+        """Passes in all, the last as far as it is made."""
+        return self.epochs - 1 + self.last_epoch
+
     def __post_init__(self) -> None:
         limits = {"epochs": 1, "batch_size": 1, "log_steps": 1, "clip": 0, "weight_decay": 0, "checkpoint_minutes": 0}
         limits["decay_epoch"] = 0

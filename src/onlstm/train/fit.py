@@ -143,14 +143,7 @@ class Training(ABC):
     @property
     def done(self) -> float:
         """The share of the training that is done."""
-        passes = self.config.epochs - 1 + self.config.last_epoch
-        return (self.progress.epoch + self.progress.cursor / self.length) / passes
-
-    @property
-    def at_end(self) -> bool:
-        """Whether this epoch has no more steps."""
-        last = self.progress.epoch + 1 == self.config.epochs
-        return self.progress.cursor >= max(1, int(self.end * (self.config.last_epoch if last else 1)))
+        return (self.progress.epoch + self.progress.cursor / self.length) / self.config.passes
 
     @property
     def size(self) -> str:
@@ -218,7 +211,8 @@ def fit(
     stop.fitting = True
     with failures(training.size):
         while progress.epoch < (config.epochs if epochs is None else epochs):
-            over = training.at_end
+            share = config.last_epoch if progress.epoch + 1 == config.epochs else 1
+            over = progress.cursor >= share * training.end
             numbers = _end_epoch(training) if over else step(training)
             _report(training, over, numbers, listeners)
             due = over or time.monotonic() - saved > 60 * config.checkpoint_minutes
