@@ -75,7 +75,7 @@ def ending(folder):
 
 RUNS = [("onlstm", {"rename": True}), ("tree-lstm", {"average_epochs": 2}), ("rrnet", {})]
 if kernel.has_bfloat16():
-    RUNS += [("lstm", {"precision": "bfloat16"}), ("ordered-memory", {"precision": "bfloat16"})]
+    RUNS += [("lstm", {"precision": "bfloat16"}), ("rl-spinn", {"precision": "bfloat16"})]
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=lambda run: run[0])
