@@ -7,21 +7,13 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from formulas import TEXTS, ids
+from formulas import TEXTS, ids, random_encoder
 from onlstm.paper.logic import induced
-from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.encoders import build
 from onlstm.trees import Tree, tree_from_distances
 
 
 def encoder(D=6, scale=1.5):
-    torch.manual_seed(1)
-    config = ModelConfig(encoder="gumbel-tree-lstm", embedding_size=4, hidden_size=D, dropout=0.0)
-    module = build(config).double().eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.uniform_(-scale, scale)
-    return module
+    return random_encoder("gumbel-tree-lstm", 1, D, scale)
 
 
 @torch.no_grad()

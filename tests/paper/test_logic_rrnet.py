@@ -10,22 +10,16 @@ import torch
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
-from formulas import TEXTS, ids
+from formulas import TEXTS, estimates_have_the_mean, ids, policy_alone_learns_from_its_choices, random_encoder
 from onlstm.paper.logic import induced
-from onlstm.paper.logic.classifier import Batch, Classifier, Problems
+from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.encoders import build
 from onlstm.paper.logic.formulas import Pair
 from onlstm.paper.logic.rrnet import MERGE, RECUR, SPLIT
 
 
 def encoder(D=8, scale=1.5):
-    torch.manual_seed(4)
-    module = build(ModelConfig(encoder="rrnet", embedding_size=4, hidden_size=D, dropout=0.0)).double().eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.uniform_(-scale, scale)
-    return module
+    return random_encoder("rrnet", 4, D, scale)
 
 
 def lstm(cell, x, h, c):
@@ -128,10 +122,7 @@ def test_gradients_of_given_actions(monkeypatch):
         return functional_call(module, dict(zip(names, values, strict=True)), (formulas,))
 
     assert gradcheck(vectors, weights, fast_mode=True)
-    rest = [p for name, p in module.named_parameters() if not name.startswith("policy")]
-    log_p = module.sample(formulas)[1].sum()
-    assert all(g is None for g in torch.autograd.grad(log_p, rest, allow_unused=True, retain_graph=True))
-    assert all(g is not None for g in torch.autograd.grad(log_p, [*module.policy.parameters()]))
+    assert policy_alone_learns_from_its_choices(module, formulas)
 
 
 def test_the_mean_of_the_estimates_is_the_gradient_of_the_expected_reward():
@@ -141,21 +132,10 @@ def test_the_mean_of_the_estimates_is_the_gradient_of_the_expected_reward():
         for parameter in model.parameters():
             parameter.uniform_(-1, 1)
     left, right = "( not a )", "b"
-    policy = [*model.encoder.policy.parameters()]
     batch = Problems.of([Pair("#", left, right)]).batch(np.arange(1))
     expected = 0.0
     for rows in product(possible(4), possible(1)):
         (x, _, p), (y, _, q) = (along(model.encoder, text, row) for text, row in zip((left, right), rows, strict=True))
         scores = model._relations(torch.stack([x, y]), torch.tensor([[0], [1]]))
         expected = expected + p * q * torch.nn.functional.cross_entropy(scores, batch.labels).detach()
-    exact = torch.autograd.grad(expected, policy)
-    n = 6000
-    many = Batch(
-        batch.formulas[:1] * n + batch.formulas[1:] * n, torch.arange(2 * n).view(2, n), batch.labels.repeat(n)
-    )
-    torch.manual_seed(0)
-    model.encoder.baseline.fill_(-expected.detach())  # changes the noise, not the mean
-    estimate = torch.autograd.grad(model.losses(many)[1].mean(), policy)
-    scale = max(float(g.abs().max()) for g in exact)
-    for found, wanted in zip(estimate, exact, strict=True):
-        assert (found - wanted).abs().max() < 0.1 * scale
+    assert estimates_have_the_mean(model, batch, expected)
