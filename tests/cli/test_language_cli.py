@@ -5,6 +5,7 @@ import math
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,10 @@ from helpers import check_bfloat16_is_refused, onlstm
 from onlstm.kernels import build
 from onlstm.lm.config import LMConfig
 from onlstm.lm.model import LanguageModel
+from onlstm.paper import language_modelling
+from onlstm.paper.language_modelling import Request
+from onlstm.recipe import Recipe
+from onlstm.train import checkpoint
 
 SETTINGS = {
     "recipe": "tiny",
@@ -148,6 +153,14 @@ def test_resume_refuses_what_would_make_it_another_run(run, option, value):
     assert done.code == 2
     assert "cannot change with --resume" in done.err
     assert "leave it out" in onlstm("train", "--resume", "--out", run, "--recipe", "tiny").err
+
+
+def test_other_words_about_a_recipe_do_not_stop_its_run(run, tmp_path):
+    again = shutil.copytree(run, tmp_path / "again")
+    recipe = Recipe.of(checkpoint.load(again)["about"]["recipe"])
+    later = replace(recipe, expected="another result", train=replace(recipe.train, epochs=3))
+    done = language_modelling.run(Request(recipe=later, out=again, resume=True, sources=(), command="onlstm train"))
+    assert done.numbers.epochs == 3
 
 
 def test_precision_bfloat16_is_refused_where_it_is_not_there(run, tmp_path):
