@@ -191,6 +191,16 @@ def test_resume_of_a_finished_run_takes_more_epochs_and_survives_a_lost_log(run,
     assert went_on.startswith("onlstm train --resume ")
 
 
+def test_epochs_that_are_added_are_whole(text, tmp_path):
+    def last_epoch(*words):
+        answer("train", *words, "--out", tmp_path / "run")
+        return json.loads((tmp_path / "run" / "result.json").read_text())["recipe"]["train"]["last_epoch"]
+
+    assert last_epoch(text, *SMALL, "--train.last-epoch", "0.5") == 0.5
+    assert last_epoch("--resume", "--train.epochs", "3") == 1
+    assert last_epoch("--resume", "--train.epochs", "4", "--train.last-epoch", "0.5") == 0.5
+
+
 def test_a_run_with_every_word_of_its_text_can_be_resumed(text, tmp_path):
     sizes = "--model.embedding-size", "16", "--model.hidden-size", "24"
     answer(

@@ -121,6 +121,8 @@ def _with_recipe(command: App, commands: tuple[str, ...], arguments: ArgumentCol
         settings["text"] = {key: value for key, value in text.items() if value is not None}
     if "model" in settings and "--model.hidden-size" in typed:  # a list of sizes, and a number for all layers
         settings["model"] = {key: value for key, value in settings["model"].items() if key != "hidden_size"}
+    if "--resume" in typed and "--train.epochs" in typed:  # more epochs are whole ones
+        settings["train"] = {key: value for key, value in settings["train"].items() if key != "last_epoch"}
     rnn = typed.get("--model.rnn") or settings.get("model", {}).get("rnn", LMConfig.rnn)
     check_settings(rnn, [name.removeprefix("--model.").replace("-", "_") for name in typed if "--model." in name])
     Dict({commands[-1]: settings}, source=f"{base['name']}.yaml")(command, commands, arguments)
