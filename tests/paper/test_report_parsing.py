@@ -196,23 +196,38 @@ def front(folder, **contents):
     return tables(report.front(report.collect(folder)).replace("\u00a0", " "))
 
 
-def test_the_papers_table_has_ours_below_it(tmp_path):
+def test_the_papers_table_has_ours_in_it(tmp_path):
     gates = [model(k, 30.0 + k, system="lstm-gates") | {"run": "runs/b"} for k in (1, 2)]
     runs = [*RESULT["runs"], RESULT["runs"][0] | {"name": "b", "rnn": "lstm"}]
-    quoted, ours, _ = front(tmp_path, bank=result(rows=[*gates, *RESULT["rows"]], runs=runs))
-    cells = {line[0]: line[1:3] for line in quoted}
+    tags = [row(system, 55.0) | {"f1": None, "depth": None, "tags": {}} for system in ("ccm", "dmv+ccm")]
+    table, _ = front(tmp_path, bank=result(rows=[*gates, *RESULT["rows"], *tags], runs=runs))
+    cells = {line[1]: line[3:5] for line in table if line[0] == "published"}
     assert cells["ON-LSTM 2nd-layer"] == ["65.1 (1.7) 66.8", "47.7 (1.5) 49.4"]
     assert cells["CCM"] == ["71.9", "–"]
     assert "StructFormer" not in cells
-    assert [line[:3] for line in ours[2:]] == [
+    ours = [line for line in table[2:] if line[0] != "published"]
+    assert [line[:3] for line in ours] == [
         ["bank", "LSTM gates: b", "2"],
         ["bank", "ON-LSTM: a", "1"],
         ["bank", "ON-LSTM: a", "2"],
+        ["bank", "CCM", "–"],
+        ["bank", "DMV+CCM", "–"],
         ["–", "right-branching", "–"],
         ["–", "random, 5 seeds", "–"],
         ["–", "oracle", "–"],
     ]
-    assert ours[4][3:] == ["54.0", "44.0", "12.5", "5.2", "25.0", "75.0", "0.0", "–"]
+    assert ours[2][3:] == ["54.0", "44.0", "12.5", "5.2", "25.0", "75.0", "0.0", "–"]
+    assert ours[3][3:] == ["65.0", *["–"] * 7]
+
+
+def test_a_result_without_the_papers_rule_is_among_the_headlines(tmp_path):
+    rows = [each | {"rule": "evalb"} for each in RESULT["rows"]]
+    rules = {"evalb": "all together"}
+    table, others = front(
+        tmp_path, bank=result(rows=rows, rules=rules, headline=HEADLINE | {"rule": "evalb", "chosen": "so"})
+    )
+    assert {line[0] for line in table[2:]} == {"published"}
+    assert others[2][2:5] == ["bank", "1", "evalb"]
 
 
 def test_other_treebanks_and_rules_have_their_headlines(tmp_path):
