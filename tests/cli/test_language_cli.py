@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -106,12 +107,24 @@ def test_eval_warns_of_unknown_words_and_refuses_more_columns_than_the_text_fill
     assert done.err == "onlstm: --batch-size 11: the text has 20 tokens; use at most 10\n"
 
 
-def test_cache_and_dynamic_evaluation_are_tuned_on_the_runs_validation_text(run, text):
-    found = json.loads(answer("eval", run, text / "test.txt", "--json", "--cache", "--dynamic", "--threads", "1"))
+def test_cache_and_dynamic_evaluation_are_tuned_on_the_runs_validation_text(run, text, tmp_path):
+    asked = "eval", run, text / "test.txt", "--cache", "--dynamic", "--threads", "1", "--out", tmp_path / "mine.json"
+    found = json.loads(answer(*asked, "--json"))
     assert found["cache"].keys() == {"perplexity", "bits_per_word", "nll", "valid_nll", "theta", "lam", "size"}
     assert found["dynamic"].keys() == {"perplexity", "bits_per_word", "nll", "valid_nll", "lr", "decay", "window"}
     assert found["cache"]["perplexity"] < 1.05 * found["perplexity"]
     assert found["dynamic"]["perplexity"] < 1.05 * found["perplexity"]
+    saved = json.loads((tmp_path / "mine.json").read_text())
+    assert {key: saved[key] for key in ("kind", "cache", "dynamic")} == {
+        "kind": "perplexity",
+        "cache": found["cache"],
+        "dynamic": found["dynamic"],
+    }
+    answer("report", tmp_path, "--out", tmp_path / "RESULTS.md", "--docs", tmp_path / "docs")
+    (row,) = re.findall(r"\| mine .*", (tmp_path / "docs" / "language-modelling.md").read_text())
+    *_, text_cell, _, plain, cached, dynamic, _ = (cell.strip() for cell in row.split("|"))
+    numbers = (found["perplexity"], found["cache"]["perplexity"], found["dynamic"]["perplexity"])
+    assert [text_cell, plain, cached, dynamic] == ["test.txt", *(f"{value:.2f}" for value in numbers)]
 
 
 def test_score_prints_tables_and_json_lines_that_agree(run, tmp_path):

@@ -185,6 +185,27 @@ def test_rows_of_table_1_at_the_small_budget_stand_beside_the_published_ones(tmp
     assert not cells(text, "train.lr")
 
 
+def test_the_caches_row_of_table_1_has_the_test_text_read_with_a_cache(tmp_path):
+    run = {"path": "runs/a", "name": "a", "rnn": "lstm", "sizes": [360, 360], "parameters": 5_690_000}
+    numbers = {"perplexity": 109.75, "bits_per_word": 6.8, "nll": 4.7, "tokens": 82430, "unk_rate": 0.06}
+    about = {key: result()[key] for key in ("format_version", "versions", "seed", "seconds", "threads", "machine")}
+    about |= {
+        "kind": "perplexity",
+        "name": "x",
+        "command": "onlstm eval",
+        "run": run,
+        "text": "ptb-lm",
+        "split": "test",
+    }
+    cached = about | numbers | {"cache": {"perplexity": 98.25, "theta": 1.0}}
+    front = report.front(report.collect(save(tmp_path, **{"table1-cache": cached, "other": about | numbers})))
+    ours = ["LSTM 360→360", "5.69M", *["–"] * 4, "98.25"]
+    assert cells(front, "Grave et al. 2016, LSTM + continuous cache pointer") == [["–", "–", "72.1", *ours]]
+    text = page(tmp_path)
+    assert cells(text, "table1-cache") == [["LSTM 360→360", "Penn Treebank, test", "82,430", "109.75", "98.25", "–"]]
+    assert cells(text, "other") == [["LSTM 360→360", "Penn Treebank, test", "82,430", "109.75", "–", "–"]]
+
+
 def test_long_curves_show_some_epochs_the_last_and_the_best(tmp_path):
     curve = [{"epoch": epoch, "train_loss": 1.0, "valid_perplexity": 500.0 - epoch} for epoch in range(1, 501)]
     text = page(tmp_path, long=result(curve=curve, numbers__best_epoch=333))

@@ -20,6 +20,7 @@ from onlstm.cli.inputs import (
     Text,
     Threads,
     check_output,
+    command_line,
     line_count,
     lines_of,
     run_and_text,
@@ -46,6 +47,7 @@ def evaluate(
     valid: Annotated[str | None, Parameter(help="Text to tune on (default: the run's own validation text).")] = None,
     batch_size: Annotated[int, Parameter(help="Columns read in parallel: faster, slightly worse.")] = 1,
     compat: Annotated[Literal["original"] | None, Parameter(help="Count as the original code does.")] = None,
+    out: Annotated[Path | None, Parameter(help="Save the result here, for `onlstm report`: results/NAME.json.")] = None,
     threads: Threads = None,
     device: Device = "auto",
     json: Json = False,
@@ -54,6 +56,7 @@ def evaluate(
     from onlstm.paper import perplexity
 
     set_threads(threads)
+    check_output("--out", out, "results/NAME.json", map(Path, text))
     with Progress("tokens", much=50_000) as progress:
         result = perplexity.run(
             run,
@@ -65,6 +68,8 @@ def evaluate(
             batch=batch_size,
             compat=compat == "original",
             device=device,
+            out=out,
+            command=command_line(),
             say=lambda line: say(line, json),
             on_progress=progress.update,
         )

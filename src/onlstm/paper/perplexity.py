@@ -1,7 +1,8 @@
 """`onlstm eval`: the perplexity of a run on text, with a cache or with dynamic evaluation on request."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,12 @@ from onlstm.errors import UserError, at_least_one
 from onlstm.lm.adaptation import Cache, Dynamic
 from onlstm.lm.model import LanguageModel
 from onlstm.lm.score import evaluate
+from onlstm.paper import results
+from onlstm.paper.training_result import Evaluated, Perplexity
 from onlstm.text import corpus
 from onlstm.text.sources import find_sources
 
 NUMBERS = ("perplexity", "bits_per_word", "nll")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """How well a run predicts a text, per token with `<eos>`."""
-
-    perplexity: float
-    bits_per_word: float
-    nll: float
-    tokens: int
-    unk_rate: float
-    cache: Mapping[str, float] | None = None
-    """The first three with a neural cache, the `valid_nll` that it was tuned to, and its weights."""
-    dynamic: Mapping[str, float] | None = None
-    """The same with dynamic evaluation."""
 
 
 def run(
@@ -43,10 +31,16 @@ def run(
     batch: int = 1,
     compat: bool = False,
     device: str = "auto",
+    out: Path | None = None,
+    command: str = "",
     say: Callable[[str], None] = lambda line: None,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
-) -> Result:
-    """Return the perplexity of a run on text; cache and dynamic evaluation are tuned on `valid` or the run's own."""
+) -> Perplexity:
+    """Return the perplexity of a run on text; cache and dynamic evaluation are tuned on `valid` or the run's own.
+
+    It is saved in `out`, with the command.
+    """
+    started = time.perf_counter()
     at_least_one(batch_size=batch)
     model = LanguageModel.load(folder, device=device)
     paths = _files(sources, split)
@@ -65,7 +59,13 @@ def run(
         say("Tuning dynamic evaluation on the first 10,000 tokens of validation text …")
         tuned = Dynamic.tune(model, _validation(folder, model, valid), on_progress=on_progress)
         rows["dynamic"] = _row(tuned, model, ids, on_progress)
-    return Result(**{name: getattr(plain, name) for name in (*NUMBERS, "tokens", "unk_rate")}, **rows)
+    found = Perplexity(**{name: getattr(plain, name) for name in (*NUMBERS, "tokens", "unk_rate")}, **rows)
+    if out:
+        part = split if paths != sources else None
+        content = Evaluated(**vars(found), run=results.Model.of(folder, model), text=str(sources[0]), split=part)
+        seconds = time.perf_counter() - started
+        results.save(out, kind="perplexity", content=content, command=command, seed=None, seconds=seconds)
+    return found
 
 
 def _row(

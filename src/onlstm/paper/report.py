@@ -1,7 +1,8 @@
 """RESULTS.md and a page for every experiment, made from results/*.json with the published numbers beside ours.
 
-The files are what `onlstm train`, `induce`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. A new kind
-of result needs an `Experiment` here, which makes its tables, and an entry in pages.yaml. Nothing here imports torch.
+The files are what `onlstm train`, `eval`, `induce`, `evaluate`, `syneval`, `blimp`, `agreement` and `logic` wrote. A
+new kind of result needs an `Experiment` here, which makes its tables, and an entry in pages.yaml. Nothing here imports
+torch.
 """
 
 import os
@@ -9,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from onlstm import files
@@ -39,6 +41,8 @@ class Experiment(NamedTuple):
     details: Blocks
     """For the experiment's page: everything."""
     commands: Callable[[Result[Any]], Sequence[str]] = lambda result: [result.origin.command]
+    also: Mapping[str, type] = MappingProxyType({})
+    """Contents of other kinds of result that stand with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,12 @@ class _Entry:
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    "language-model": Experiment(training_result.Content, training_result.summary, training_result.details),
+    "language-model": Experiment(
+        training_result.Content,
+        training_result.summary,
+        training_result.details,
+        also={"perplexity": training_result.Evaluated},
+    ),
     "parsing": Experiment(Parsing, parsing.summary, parsing.details),
     "induction": Experiment(stages.Content, lambda results: [], stages.tables),
     "syneval": Experiment(Syneval, syntax.summary, syntax.details),
@@ -64,7 +73,8 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 def collect(folder: Path) -> list[Result[Any]]:
     """Return the results in a folder, by file name; a broken or foreign file is the user's mistake."""
-    return load(folder, {kind: experiment.content for kind, experiment in EXPERIMENTS.items()})
+    contents = {kind: experiment.content for kind, experiment in EXPERIMENTS.items()}
+    return load(folder, contents | {kind: each for one in EXPERIMENTS.values() for kind, each in one.also.items()})
 
 
 def front(results: Results, docs: str = "") -> str:
@@ -119,7 +129,7 @@ def quoted(table: str) -> list[str]:
 def _chosen(results: Results) -> Iterator[tuple[_Entry, Experiment, Results]]:
     """Yield the experiments that have results."""
     for kind, experiment in EXPERIMENTS.items():
-        if chosen := [result for result in results if result.origin.kind == kind]:
+        if chosen := [result for result in results if result.origin.kind in (kind, *experiment.also)]:
             yield typed(_Entry, bundled("pages.yaml")[kind], f"pages.yaml: {kind}"), experiment, chosen
 
 

@@ -1,4 +1,4 @@
-"""The content of a language model's result: what `onlstm train` writes and the pages read. No torch here."""
+"""The results of language models: what `onlstm train` and `eval` write and the pages read. No torch here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from onlstm import files
 from onlstm.errors import UserError
 from onlstm.lm.config import LMConfig
 from onlstm.paper.published import published
-from onlstm.paper.results import Result
+from onlstm.paper.results import Model, Result
 from onlstm.paper.tables import NONE, Table, bundled, named, network, number
 from onlstm.records import from_json, typed
 from onlstm.text.corpus import Part
@@ -92,27 +92,54 @@ class Content:
         return LMConfig.of(self.recipe.get("model", {}))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """How well a run predicts a text, per token with `<eos>`."""
+
+    perplexity: float
+    bits_per_word: float
+    nll: float
+    tokens: int
+    unk_rate: float
+    cache: Mapping[str, float] | None = None
+    """The first three with a neural cache, the `valid_nll` that it was tuned to, and its weights."""
+    dynamic: Mapping[str, float] | None = None
+    """The same with dynamic evaluation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated(Perplexity):
+    """The perplexity of a run, saved."""
+
+    run: Model
+    text: str
+    split: str | None = None
+    """Which part of the text, if it is a folder with several."""
+
+
 _MOST = 12
 """Epochs of a curve that are shown, besides the best and the last."""
 Results = Sequence[Result[Content]]
+Every = Sequence[Result[Any]]
+"""Of trainings and of perplexities."""
 
 
-def summary(results: Results) -> list[str]:
+def summary(results: Every) -> list[str]:
     """Return the paper's Table 1 with our small networks beside it, and our other runs text by text."""
     rows = _small_rows()
-    others = [run for run in results if run.file not in rows]
+    others = [run for run in _trained(results) if run.file not in rows]
     head = ["model", "parameters", "epochs (best)", "seed", "validation", "test", "result"]
     ours = [cells(run) | {"text": text} for text, runs in _by_text(others) for run in runs]
     table = Table.of(ours, "text", *head).markdown() if ours else ""
     return [*_table_1(results), *["Here:", table] * bool(ours)]
 
 
-def details(results: Results) -> list[str]:
+def details(results: Every) -> list[str]:
     """Return Table 1, then text by text the runs, the settings in which they differ, and curves."""
     rows = _small_rows()
     small = [run for run in results if run.file in rows]
-    blocks = ["### Table 1 at one small budget", *_table_1(small), *_trials(small)] if small else []
-    for text, runs in _by_text([run for run in results if run.file not in rows]):
+    blocks = ["### Table 1 at one small budget", *_table_1(small), *_trials(_trained(small))] if small else []
+    for text, runs in _by_text([run for run in _trained(results) if run.file not in rows]):
         data = runs[0].content.data
         splits = {"train": data.train, "valid": data.valid, "test": data.test}
         sizes = [f"{name} {part.tokens:,} tokens (sha256 {part.sha256[:12]})" for name, part in splits.items() if part]
@@ -120,7 +147,28 @@ def details(results: Results) -> list[str]:
         blocks.append(Table.of([cells(run) for run in runs]).markdown())
         blocks += [*_settings(runs), *_trials(runs)]
         blocks += ["Validation perplexity (training loss in nats) by epoch:", _curves(runs).markdown()]
+    if evaluated := [result for result in results if isinstance(result.content, Evaluated)]:
+        about = "By `onlstm eval`, also with a neural cache and with dynamic evaluation, both tuned on validation text:"
+        blocks += ["### Adapted to the text", about, Table.of(list(map(_adapted, evaluated))).markdown()]
     return blocks
+
+
+def _trained(results: Every) -> Results:
+    return [result for result in results if isinstance(result.content, Content)]
+
+
+def _adapted(result: Result[Evaluated]) -> dict[str, str]:
+    """Return the cells of a perplexity."""
+    content = result.content
+    ways = {"with the cache": content.cache, "dynamic": content.dynamic}
+    return {
+        "result": result.file,
+        "model": network(content.run.rnn, content.run.sizes),
+        "text": ", ".join(filter(None, (named(content.text), content.split))),
+        "tokens": f"{content.tokens:,}",
+        "perplexity": number(content.perplexity, 2),
+        **{name: number(row["perplexity"] if row else None, 2) for name, row in ways.items()},
+    }
 
 
 def _small_rows() -> Mapping[str, str]:
@@ -129,7 +177,7 @@ def _small_rows() -> Mapping[str, str]:
     return rows
 
 
-def _table_1(results: Results) -> list[str]:
+def _table_1(results: Every) -> list[str]:
     """Return the published rows, and beside them our networks of one small budget as far as they are there."""
     quoted = {row.row: row for row in published("language-modelling") if row.source == "Shen et al. 2019, Table 1"}
     theirs, ours = ("parameters", "validation", "test"), ("model", "parameters", "lr", "epochs (best)", "tokens/s")
@@ -142,13 +190,21 @@ def _table_1(results: Results) -> list[str]:
         line |= dict(zip(theirs, quoted[row].cells(*theirs) if row in quoted else [NONE] * len(theirs), strict=True))
         if runs:
             run = runs.get(names.get(row, ""))
-            here = cells(run) | {"lr": f"{run.content.recipe['train']['lr']:g}"} if run else {}
+            here = _small_cells(run) if run else {}
             line |= {f"our {column}": here.get(column, NONE) for column in (*ours, "validation", "test")}
         lines.append(line)
     about = (
         "; ours with a small budget: 20 minutes of one core, the best of three learning rates after an epoch, one seed"
     )
     return [f"Penn Treebank{about if runs else ''}:", Table.of(lines).markdown()]
+
+
+def _small_cells(run: Result[Any]) -> dict[str, str]:
+    """Return the cells of a row of the small budget: a training, or one that reads its test text with a cache."""
+    if isinstance(run.content, Evaluated):
+        adapted = _adapted(run)
+        return adapted | {"parameters": f"{run.content.run.parameters / 1e6:.2f}M", "test": adapted["with the cache"]}
+    return cells(run) | {"lr": f"{run.content.recipe['train']['lr']:g}"}
 
 
 def cells(run: Result[Content]) -> dict[str, str]:
