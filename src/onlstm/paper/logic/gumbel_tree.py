@@ -2,8 +2,7 @@
 
 Choi et al. 2018, "Learning to Compose Task-Specific Tree Structures" (AAAI). In each layer all pairs of neighbours
 are composed, a query scores the candidates, and one of them replaces its two children; the other nodes are copied.
-Training samples it (straight-through Gumbel-softmax: the choice is hard, its gradient that of the softmax); a test
-takes the best.
+Training samples it (straight-through Gumbel-softmax: a hard choice, the softmax's gradient); a test takes the best.
 
     code            paper                meaning
     r               r_i = [h_i; c_i]     hidden and cell state of each node of a layer
@@ -12,9 +11,8 @@ takes the best.
     v, y            v_i, y_i             the validity with Gumbel noise; the choice, one-hot
     m_l, m_p, m_r   m^l, m^p, m^r        of the next layer: the nodes left of the parent, the parent, those right of it
 
-A candidate is composed when its nodes become neighbours, not in each layer anew: its state stays what it was, and so
-does the slope of its score, through which goes all that it adds to the gradient before it is chosen. So the gradients
-are exactly those of the paper's layers. Formulas come longest first; one that is a single node leaves the batch.
+A candidate is composed once, when its nodes become neighbours: its state stays, and so does the slope of its score,
+through which goes all that it adds to the gradient before it is chosen: the gradients are those of the paper's layers.
 """
 
 from collections.abc import Sequence
@@ -23,7 +21,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.paper.logic.config import ModelConfig
@@ -38,7 +35,7 @@ def _at_nodes(left: Float[Tensor, "B m S"], right: Float[Tensor, "B m S"]) -> Fl
     return d_r
 
 
-class _Scores(Function):
+class _Scores(torch.autograd.Function):
     """The scores of a layer's candidates, known already, as functions of its nodes."""
 
     @staticmethod
@@ -52,7 +49,7 @@ class _Scores(Function):
         return _at_nodes(left, right), grad, None, None
 
 
-class _Next(Function):
+class _Next(torch.autograd.Function):
     """The next layer, m_l r_i + m_p r_p + m_r r_(i+1): y is one-hot, with the gradient of the softmax v."""
 
     @staticmethod
@@ -69,9 +66,7 @@ class _Next(Function):
         nodes = r[:, :-1], ctx.candidates[ctx.numbers], r[:, 1:]
         d_left, d_p, d_right = (torch.einsum("bms,bms->bm", grad, state) for state in nodes)
         d_v = d_p - d_right + (d_right - d_left).flip(1).cumsum(1).flip(1)  # m_l = 1 - cumsum(y), m_r = cumsum(y) - y
-        side = (torch.arange(grad.shape[1], device=r.device) - place[:, None])[
-            ..., None
-        ]  # left of the parent: negative
+        side = torch.arange(grad.shape[1], device=r.device)[:, None] - place[:, None, None]  # left: negative
         d_r = _at_nodes(grad * (side < 0), grad * (side > 0))
         return d_r, d_v, grad[torch.arange(len(r), device=r.device), place], None, None, None
 
@@ -105,10 +100,11 @@ class GumbelTreeLSTM(TreeEncoder):
         scores, numbers = r.new_zeros(len(r), m), left.new_zeros(len(r), m)
         some = 3 * int(left.sum()) * torch.is_grad_enabled()  # gradients alone need them
         candidates, slopes = (r.new_empty(some, k * self.size) for k in (2, 4))
-        new = torch.arange(m, device=self.device) < left[:, None]
-        for columns in (torch.arange(m, device=self.device) for m in range(m, 0, -1)):
+        columns = torch.arange(m, device=self.device)
+        new = columns < left[:, None]
+        while len(columns):
             B = int((left > 0).sum())
-            ended.append(r[B:, 0, : self.size])
+            ended.append(r[B:, 0, : self.size])  # formulas that are a single node leave the batch
             r, scores, numbers, left, new = r[:B], scores[:B], numbers[:B], left[:B], new[:B]
             row, column = new.nonzero(as_tuple=True)
             children = r.detach()[row, column], r.detach()[row, column + 1]
@@ -120,14 +116,13 @@ class GumbelTreeLSTM(TreeEncoder):
             scores = scores.index_put((row, column), h @ self.q)
             by_nodes: Tensor = _Scores.apply(r, scores, slopes, numbers)  # type: ignore[no-untyped-call]
             v = self.validity(by_nodes, columns < left[:, None])
-            rows, place = torch.arange(B, device=self.device), v.argmax(-1)
-            places.append(place)
-            parent = torch.cat(self.parents(r[rows, place], r[rows, place + 1])[:2], -1)
+            places.append(place := v.argmax(-1))
+            parent = torch.cat(self.parents(*(r[torch.arange(B, device=r.device), place + k] for k in (0, 1)))[:2], -1)
             r = _Next.apply(r, v, parent, place, candidates, numbers)  # type: ignore[no-untyped-call]
-            left, place = left - 1, place[:, None]
-            stay = columns[:-1] + (columns[:-1] >= place)
+            left, place, columns = left - 1, place[:, None], columns[:-1]
+            stay = columns + (columns >= place)
             scores, numbers = scores.gather(1, stay), numbers.gather(1, stay)
-            new = ((columns[:-1] == place) | (columns[:-1] == place - 1)) & (columns[:-1] < left[:, None])
+            new = ((columns == place) | (columns == place - 1)) & (columns < left[:, None])
         return torch.cat([r[:, 0, : self.size], *reversed(ended)]), places
 
     def parents(self, left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -144,8 +139,7 @@ class GumbelTreeLSTM(TreeEncoder):
         i, f_l, f_r, o, g = gates
         d_c = self.q * o * (1 - c.tanh() ** 2)
         d_gates = [d_c * g, d_c * left.chunk(2, -1)[1], d_c * right.chunk(2, -1)[1], self.q * c.tanh()]
-        d_sums = [d * gate * (1 - gate) for d, gate in zip(d_gates, gates, strict=False)]
-        d_sums.append(d_c * i * (1 - g**2))
+        d_sums = [*(d * gate * (1 - gate) for d, gate in zip(d_gates, gates, strict=False)), d_c * i * (1 - g**2)]
         d_l, d_r = linear(torch.cat(d_sums, -1), self.compose.weight.T, narrow=self.rounds).chunk(2, -1)
         return torch.cat([d_l, d_c * f_l, d_r, d_c * f_r], -1)
 
