@@ -70,15 +70,17 @@ def _described(folder: Path) -> Iterator[Path]:
 
 
 def _summary(path: Path) -> str:
-    """Return the first sentence of a module's docstring, or of the comment at the top of another file."""
+    """Return the first sentence of a module's docstring, of the comment at the top of another file, or of a recipe."""
     if not path.exists():
         return ""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         about = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
+    elif recipe := re.search(r"^about: (.+)", text, re.MULTILINE):
+        about = recipe[1]
     else:
         comment = takewhile(lambda line: line.startswith(("#", "//")), text.splitlines())
-        about = "\n".join(line.lstrip("#/ ") for line in comment)
+        about = "\n".join(line.lstrip("#/ ") for line in comment).partition("\n\n")[0]
     return _marked(" ".join(_SENTENCE_END.split(about)[0].split()))
 
 

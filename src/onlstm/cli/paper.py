@@ -97,7 +97,8 @@ def reproduce(
     target: Annotated[str, Parameter(help="table1, table2, table3, figure-logic or figure-a1.")],
     *,
     scale: Annotated[
-        Literal["small", "paper"], Parameter(help="small: an hour or two on two cores (table1: five); paper: as published.")
+        Literal["small", "paper"],
+        Parameter(help="small: an hour or two on two cores (table1: five); paper: as published."),
     ] = "small",
     data: Annotated[Path, Parameter(help="Folder with ptb-lm, wsj-sample, wikitext-2, logic, …")] = Path("data"),
     text: Annotated[list[str] | None, many("Your own text to train on, instead of --data: files or folders.")] = None,
