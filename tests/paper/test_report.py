@@ -178,7 +178,7 @@ def test_rows_of_table_1_at_the_small_budget_stand_beside_the_published_ones(tmp
     onlstm = ["ON-LSTM 256→400→400→256", "5.70M", "0.003", "2.4 (3)", "2,346", "141.00", "135.50"]
     assert cells(front, "ON-LSTM, 3-layer (tied)") == [["25M", "58.29 ± 0.10", "56.17 ± 0.12", *onlstm]]
     assert cells(front, "Kim et al. 2016, CharCNN") == [["19M", "–", "78.9", *["–"] * 7]]
-    assert [row[3] for row in cells(front, "–")] == ["nested 256→400→400→256"]
+    assert [row[3] for row in cells(front, "–")] == ["nested dropout LSTM 256→400→400→256"]
     assert [row[-1] for row in cells(front, "Text 1")] == ["mine"]
     text = page(tmp_path)
     assert text.index("### Table 1 at one small budget") < text.index("### Text 1")

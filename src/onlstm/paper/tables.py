@@ -17,6 +17,9 @@ from onlstm.paper.results import Model
 
 NONE = "–"
 """A cell without a value."""
+NETWORKS = {"onlstm": "ON-LSTM", "lstm": "LSTM", "variational": "variational LSTM", "rhn": "RHN", "nas": "NAS cell"}
+NETWORKS |= {"melis": "skip LSTM", "prpn": "PRPN", "clockwork": "clockwork RNN", "nested": "nested dropout LSTM"}
+"""What tables call a network."""
 _NUMBER = re.compile(r"[-+<]*\d|–$|inf")
 
 
@@ -100,8 +103,7 @@ def network(rnn: str, sizes: Sequence[int]) -> str:
     >>> network("onlstm", [256, 400, 256])
     'ON-LSTM 256→400→256'
     """
-    name = {"onlstm": "ON-LSTM", "lstm": "LSTM"}.get(rnn, rnn)
-    return f"{name} {'→'.join(map(str, sizes))}".rstrip()
+    return f"{NETWORKS.get(rnn, rnn)} {'→'.join(map(str, sizes))}".rstrip()
 
 
 def models(runs: Sequence[Model]) -> list[str]:

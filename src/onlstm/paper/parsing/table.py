@@ -15,14 +15,14 @@ from onlstm.lm.config import RNN
 from onlstm.paper.parsing.content import Content, Evaluation, Headline, Row, Score, Short, TableRow
 from onlstm.paper.published import published
 from onlstm.paper.results import Result
-from onlstm.paper.tables import NONE, Table, models, named, number
+from onlstm.paper.tables import NETWORKS, NONE, Table, models, named, number
 
 MODELS = ("onlstm", "lstm-gates", *get_args(RNN)[2:], "grammar", "vote")
 """Systems that are trained models, and neither baselines nor others' trees."""
 LABELS = ("ADJP", "NP", "PP", "INTJ")
 """Of the paper's table."""
-_SYSTEMS = {"onlstm": "ON-LSTM", "lstm-gates": "LSTM gates", "left": "left-branching", "right": "right-branching"}
-_SYSTEMS |= {"prpn": "PRPN", "rhn": "RHN", "ccm": "CCM", "dmv+ccm": "DMV+CCM"}
+_SYSTEMS = NETWORKS | {"lstm-gates": "LSTM gates", "ccm": "CCM", "dmv+ccm": "DMV+CCM"}
+_SYSTEMS |= {"left": "left-branching", "right": "right-branching"}
 _RULE = "on-lstm"
 """The paper's, by which its table and ours are counted."""
 _DEAD = 5  # % of tied distances
