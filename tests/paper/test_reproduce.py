@@ -276,6 +276,7 @@ def test_table_1_at_one_budget(data, tmp_path, monkeypatch):
     assert done.code == 0, done.err
     assert "Still missing: table1-rhn, table1-nas" in done.out
     assert done.out.count("Trying learning rate") == 4
+    assert done.out.count(" on test …") == 2, "no trial reads the test text"
     page = (tmp_path / "out" / "table1" / "table1.md").read_text()
     result = json.loads((tmp_path / "out" / "table1-nas" / "result.json").read_text())
     assert {trial["lr"] for trial in result["grid"]} == {0.002, 0.008}
@@ -283,8 +284,8 @@ def test_table_1_at_one_budget(data, tmp_path, monkeypatch):
     assert train["last_epoch"] < 1, "the time is not a number of whole epochs"
     tokens = result["data"]["train"]["tokens"] * (train["epochs"] - 1 + train["last_epoch"])
     assert numbers["tokens_per_second"] * result["seconds"] == pytest.approx(tokens)
-    line = next(line for line in page.splitlines() if "NAS Cell (tied)" in line and "nas 8→8" in line)
-    assert line.split("|")[-4:-1] == [" 54M ", " – ", " 62.4 "] or "62.4" in line
+    line = next(line for line in page.splitlines() if "NAS Cell (tied)" in line and "NAS cell 8→8" in line)
+    assert [cell.strip() for cell in line.split("|")[2:5]] == ["54M", "–", "62.4"]
     assert f"{result['numbers']['test_perplexity']:.2f}" in line
     assert "| ON-LSTM, 3-layer (tied) " in page
     again = onlstm("reproduce", "table1", *args)

@@ -49,6 +49,8 @@ class Request:
     """Where to train, see `onlstm.device.find`."""
     command: str = ""
     """As the user typed it; result.json has the one that began the run, and those that changed its settings."""
+    test: bool = True
+    """Read the test text, too, when the training is done; a trial of settings must not."""
 
 
 def run(
@@ -203,7 +205,7 @@ def _result(
     """Evaluate the best weights, write result.json and return it."""
     model, progress = LanguageModel.load(request.out, device=request.device), training.progress
     perplexity: dict[str, float] = {}
-    for split, ids in (("valid", data.valid), ("test", data.test)):
+    for split, ids in (("valid", data.valid), ("test", data.test if request.test else None)):
         if ids is not None:
             say(f"Evaluating the best weights (epoch {progress.best_epoch}) on {split} …")
             perplexity[split] = evaluate(model, ids, on_progress=on_evaluation).perplexity

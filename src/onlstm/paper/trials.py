@@ -92,6 +92,7 @@ def _try(request: Request, lr: float, say: Say, listeners: Iterable[Listener]) -
         out=run,
         resume=resume,
         sources=() if resume else request.sources,
+        test=False,
     )
     try:
         content = language_modelling.run(trial, say, [*listeners, clock])
