@@ -27,7 +27,7 @@ def plain(module, text):
         candidates = []
         for (h_l, c_l, start, _), (h_r, c_r, _, end) in pairwise(nodes):
             i, f_l, f_r, o, g = (module.compose.weight @ torch.cat([h_l, h_r]) + module.compose.bias).chunk(5)
-            c = torch.sigmoid(f_l) * c_l + torch.sigmoid(f_r) * c_r + torch.sigmoid(i) * torch.tanh(g)
+            c = torch.sigmoid(f_l + 1) * c_l + torch.sigmoid(f_r + 1) * c_r + torch.sigmoid(i) * torch.tanh(g)
             candidates.append((torch.sigmoid(o) * torch.tanh(c), c, start, end))
         best = max(range(len(candidates)), key=lambda k: float(candidates[k][0] @ module.q))
         nodes[best : best + 2] = [candidates[best]]
@@ -59,7 +59,7 @@ def layers(module, formulas):
         ended.append(h[rows:, 0])
         h, c = h[:rows], c[:rows]
         i, f_l, f_r, o, g = module.compose(torch.cat([h[:, :-1], h[:, 1:]], -1)).chunk(5, -1)
-        c_p = f_l.sigmoid() * c[:, :-1] + f_r.sigmoid() * c[:, 1:] + i.sigmoid() * g.tanh()
+        c_p = (f_l + 1).sigmoid() * c[:, :-1] + (f_r + 1).sigmoid() * c[:, 1:] + i.sigmoid() * g.tanh()
         h_p = o.sigmoid() * c_p.tanh()
         scores = h_p @ module.q
         if module.training:

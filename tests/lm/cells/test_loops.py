@@ -182,6 +182,15 @@ def test_the_augmented_loss_is_its_definition():
     assert step.nll.item() == pytest.approx(nll, abs=1e-12)
 
 
+def test_nested_dropout_that_leaves_all_neurons_is_a_variational_lstm():
+    outputs = []
+    for rnn, more in (("variational", {}), ("nested", {"nested_mean": 1e6})):
+        model = make(rnn=rnn, dropout_recurrent=0.4, **more).train()
+        outputs.append(model.encode(ids(), None, Masks(torch.Generator().manual_seed(5))).hidden)
+    assert torch.equal(*outputs)
+    assert outputs[0].abs().max() > 0.1
+
+
 def test_nested_dropout_leaves_the_first_neurons():
     torch.manual_seed(0)
     masks = nested_mask(torch.rand(20_000).double(), 5.0, 40)

@@ -1,7 +1,7 @@
 """The clockwork RNN (Koutník et al. 2014): groups of neurons that tick at different rates, the first at every word.
 
-Numbers in parentheses are the paper's equations. A group is read by itself and by faster ones only. Its distance is the
-share of neurons that tick: it depends on the place of a word, not on the word.
+Numbers in parentheses are the paper's equations. A group is read by itself and by faster ones only. The layer's
+distance is the share of neurons that tick: it depends on the place of a word, not on the word.
 
     code          paper       meaning
     clocks        g           groups; group k = 0, 1, … ticks every T_k = 2^k words

@@ -1,7 +1,7 @@
 """The cell that Zoph and Le (2017) found by architecture search with base 8, as it was published in TensorFlow.
 
 A tree of eight pairs: the k-th joins row block k of the input's and the state's products, then neighbours are joined
-twice, and the old cell comes in at one place. It has no gate that keeps, so no distances.
+until one is left, and the old cell comes in at one place. It has no gate that keeps, so no distances.
 
     code          meaning
     x, m          W x_t + b and U h_{t-1}, eight blocks each

@@ -9,6 +9,7 @@ are the LSTM's own. The paper's sweep, which freezes neurons that have converged
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,6 +32,17 @@ def nested_mask(chances: Tensor, mean: float, size: int) -> Tensor:
     return (torch.arange(size, device=chances.device) < b[:, None]).to(chances.dtype)
 
 
+@dataclass(frozen=True)
+class NestedDrop:
+    """Dropout of a state on its way into the recurrent product, of those neurons that stay."""
+
+    variational: Drop
+    stay: Tensor | float
+
+    def __call__(self, h: Tensor) -> Tensor:
+        return self.variational(h * self.stay)
+
+
 class Nested(Variational):
     """An LSTM layer with nested dropout of its state."""
 
@@ -38,13 +50,11 @@ class Nested(Variational):
         super().__init__(config, input_size, hidden_size)
         self.mean = config.nested_mean * hidden_size
 
-    def state_dropout(self, x: Tensor, masks: Masks) -> Drop:
-        drop = super().state_dropout(x, masks)
-        if not self.training:
-            return drop
-        mask = nested_mask(masks.chances(x), self.mean, self.hidden_size)
-        return lambda h: drop(h) * mask
+    def state_dropout(self, x: Tensor, masks: Masks) -> NestedDrop:
+        variational = super().state_dropout(x, masks)
+        stay = nested_mask(masks.chances(x), self.mean, self.hidden_size) if self.training else 1.0
+        return NestedDrop(variational, stay)
 
-    def step(self, x: Tensor, state: LayerState, w_hh: Tensor, drop: Drop) -> Step:
+    def step(self, x: Tensor, state: LayerState, w_hh: Tensor, drop: NestedDrop) -> Step:  # type: ignore[override]
         (h, c), *gates = step(x, state, w_hh, drop)
-        return Step((drop(h), drop(c)), *gates)
+        return Step((h * drop.stay, c * drop.stay), *gates)

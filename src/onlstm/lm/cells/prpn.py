@@ -3,7 +3,7 @@ Lexicon"), as its published code computes it.
 
 A parser, a convolution over the last words, gives every word a distance; gates made of distances decide which earlier
 states may be read; the reader, an LSTM, attends to these states instead of the last one; the predictor attends to them
-once more, with the distance it expects of the next word. Trees come of the distances by the ON-LSTM's decoders.
+once more, with the distance it expects of the next word. The ON-LSTM's decoders make trees from the distances.
 
     code          paper         meaning
     d, d_next     d_t, d'_t+1   syntactic distance of a word, and that expected of the next, (T, B) in [0, 1]
@@ -13,8 +13,8 @@ once more, with the distance it expects of the next word. Trees come of the dist
     lookback      L             words before each that the parser sees
     resolution    1 / τ         difference of distances at which a gate is shut
 
-Layer norm divides by the unbiased deviation. Batch norm takes the statistics of the columns at hand, so several
-processes that train as one are not bit for bit one.
+Layer norm divides by the unbiased deviation. Batch norm takes the statistics of the columns at hand, so training
+over several processes is not bit for bit that of one.
 """
 
 import math

@@ -1,8 +1,8 @@
 """The variational LSTM (Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in RNNs").
 
 An LSTM whose state is masked, by one mask for all times, on its way into the recurrent product: their h_{t-1} ∘ z_h, in
-the tied form, one mask for the four gates. Their z_x is `dropout_input` and `dropout_hidden`; words dropped from a step
-are `dropout_embedding`. `step` is the LSTM that other cells here build on.
+the form that they call tied, one mask for the four gates. Their z_x is `dropout_input` and `dropout_hidden`; words
+dropped from a step are `dropout_embedding`. `step` is the LSTM that other cells here build on.
 
     code          meaning
     x             W x_t + b, (B, 4 H), rows in the order i, f, g, o, as in `nn.LSTM`

@@ -128,8 +128,8 @@ class GumbelTreeLSTM(TreeEncoder):
     def parents(self, left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Return the states (h, c) of the parents of nodes, and their gates."""
         (h_l, c_l), (h_r, c_r) = left.chunk(2, -1), right.chunk(2, -1)
-        *sums, u = self.compose(torch.cat([h_l, h_r], -1)).chunk(5, -1)
-        i, f_l, f_r, o, g = gates = [*(gate.sigmoid() for gate in sums), u.tanh()]
+        i, f_l, f_r, o, g = self.compose(torch.cat([h_l, h_r], -1)).chunk(5, -1)
+        i, f_l, f_r, o, g = gates = [i.sigmoid(), (f_l + 1).sigmoid(), (f_r + 1).sigmoid(), o.sigmoid(), g.tanh()]
         c = f_l * c_l + f_r * c_r + i * g
         return o * c.tanh(), c, gates
 

@@ -33,7 +33,7 @@ from onlstm.paper.logic.embedded import Dropout, TreeEncoder, by_step
 from onlstm.paper.logic.linear import Linear
 
 _OUT_OF_REACH = 1e-5
-"""A slot with less of the previous token above it than this has no attention at all (as in the authors' code)."""
+"""A slot has attention if at least this share of the previous token lies up to the next higher one (authors' code)."""
 
 
 class Memory(NamedTuple):
@@ -52,7 +52,7 @@ class Memory(NamedTuple):
 
 
 def attention(beta: Float[Tensor, "B n"], p_prev: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
-    """Return p_t, in proportion to exp(β_t) where the previous token is above: its π→ of the next higher slot."""
+    """Return p_t, in proportion to exp(β_t) times the share of the previous token up to the next slot, its π→."""
     reach = F.pad(p_prev.cumsum(-1)[:, 1:], (0, 1), value=1.0)  # the highest slot always
     near = reach.clamp(min=_OUT_OF_REACH).log()
     return (beta + near).masked_fill(reach < _OUT_OF_REACH, -torch.inf).softmax(-1)
