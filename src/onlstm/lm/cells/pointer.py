@@ -39,7 +39,7 @@ def unpack(packed: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor, Tensor]
 class Pointer(nn.Module):
     """The pointer, between the last layer and the softmax. Its state: the window's h (L, B, H) and words (L, B, 1).
 
-    A word of -1 is none: there was no text so long ago.
+    Where the text is shorter than the window, words are -1.
     """
 
     def __init__(self, config: LMConfig) -> None:

@@ -11,8 +11,8 @@ Training samples it (straight-through Gumbel-softmax: a hard choice, the softmax
     v, y            v_i, y_i             the validity with Gumbel noise; the choice, one-hot
     m_l, m_p, m_r   m^l, m^p, m^r        of the next layer: the nodes left of the parent, the parent, those right of it
 
-A candidate is composed once, when its nodes become neighbours: its state stays, and so does the slope of its score,
-through which goes all that it adds to the gradient before it is chosen: the gradients are those of the paper's layers.
+A candidate is composed once, when its nodes become neighbours, and kept. Until it is chosen, it adds to the gradient
+through its score alone, whose slope is kept with it: so the gradients are those of the paper's layers.
 """
 
 from collections.abc import Sequence

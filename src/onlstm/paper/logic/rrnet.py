@@ -52,7 +52,7 @@ class Stacks(NamedTuple):
 
     def after(self, action: Int[Tensor, " B"], rows: Int[Tensor, " n"], pushed: Float[Tensor, "n D"]) -> "Stacks":
         """Return the stacks after actions, of which some rows split."""
-        room = F.pad(self.content, (0, 0, 0, int(self.sizes.max()) + 1 - self.content.shape[1]))  # or less of it
+        room = F.pad(self.content, (0, 0, 0, int(self.sizes.max()) + 1 - self.content.shape[1]))  # grow, or shrink
         content = room.index_put((rows, self.sizes[rows]), pushed) if len(rows) else self.content
         return Stacks(content, self.sizes + (action == SPLIT).long() - (action == MERGE).long())
 
