@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from onlstm.lm.config import LMConfig
 
 LENGTH = 24
-"""Bytes of a word that are read, with marks of its begin and end; the longest word of the Penn Treebank has 19 letters."""
+"""Bytes of a word that are read, with marks of its begin and end; the longest in the Penn Treebank has 19 letters."""
 _BEGIN, _END, _PADDING = 256, 257, 258
 _HIGHWAYS = 2
 _TRANSFORM_BIAS = -2.0
