@@ -27,6 +27,8 @@ FILES = [  # every option that writes a file, over each kind of input of its com
     "parse texts --out texts/train.txt",
     "parse shards --shard 1/2 --out shards",
     "score text.txt --out text.txt",
+    "eval en-small texts --out texts/train.txt",
+    "eval en-small text.txt --valid texts/train.txt --out texts/train.txt",
     "inspect text.svg --out text.svg",
     "sentences text.txt --out text.txt",
     "draw trees.txt --out trees.txt",

@@ -56,7 +56,7 @@ def evaluate(
     from onlstm.paper import perplexity
 
     set_threads(threads)
-    check_output("--out", out, "results/NAME.json", map(Path, text))
+    check_output("--out", out, "results/NAME.json", map(Path, (*text, *filter(None, [valid]))))
     with Progress("tokens", much=50_000) as progress:
         result = perplexity.run(
             run,
