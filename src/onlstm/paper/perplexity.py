@@ -62,7 +62,8 @@ def run(
     found = Perplexity(**{name: getattr(plain, name) for name in (*NUMBERS, "tokens", "unk_rate")}, **rows)
     if out:
         part = split if paths != sources else None
-        content = Evaluated(**vars(found), run=results.Model.of(folder, model), text=str(sources[0]), split=part)
+        text = ", ".join(Path(source).name for source in sources)
+        content = Evaluated(**vars(found), run=results.Model.of(folder, model), text=text, split=part)
         seconds = time.perf_counter() - started
         results.save(out, kind="perplexity", content=content, command=command, seed=None, seconds=seconds)
     return found

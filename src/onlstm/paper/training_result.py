@@ -113,6 +113,7 @@ class Evaluated(Perplexity):
 
     run: Model
     text: str
+    """Names of its files."""
     split: str | None = None
     """Which part of the text, if it is a folder with several."""
 
@@ -149,7 +150,11 @@ def details(results: Every) -> list[str]:
         blocks += ["Validation perplexity (training loss in nats) by epoch:", _curves(runs).markdown()]
     if evaluated := [result for result in results if isinstance(result.content, Evaluated)]:
         about = "By `onlstm eval`, also with a neural cache and with dynamic evaluation, both tuned on validation text:"
-        blocks += ["### Adapted to the text", about, Table.of(list(map(_adapted, evaluated))).markdown()]
+        blocks += [
+            "### With a cache, or dynamic evaluation",
+            about,
+            Table.of(list(map(_adapted, evaluated))).markdown(),
+        ]
     return blocks
 
 
