@@ -47,12 +47,12 @@ class Step:
 
     nll: Tensor
     """Mean negative log-probability of the next words."""
+    objective: Tensor
+    """What is minimised: `nll`, and the loss of a pointer or the augmented loss if there is one."""
     activation: Tensor
     """Mean square of the last layer's output, for activation regularisation (AR)."""
     slowness: Tensor
     """Mean square of its change over time, for temporal activation regularisation (TAR)."""
-    auxiliary: Tensor | None = None
-    """What else is to be minimised: the loss of a pointer, or the augmented loss."""
     state: States
     """To continue from."""
 
@@ -174,16 +174,12 @@ class LanguageModel(nn.Module):
         encoded = self.encode(ids, state, masks)
         hidden = encoded.hidden[..., : self.config.sizes[-1]]
         change = hidden[1:] - hidden[:-1] if len(hidden) > 1 else hidden.new_zeros(1)
-        output, head, auxiliary = self.output_dropout(encoded.hidden, masks), self.head, None
-        if isinstance(head, PointerSoftmax | AugmentedSoftmax):
-            nll, auxiliary = head.losses(output, words)
-        else:
-            nll = head.mean_nll(output, words, masks)
+        nll, objective = self.head.losses(self.output_dropout(encoded.hidden, masks), words, masks)
         return Step(
             nll=nll,
+            objective=objective,
             activation=hidden.square().mean(),
             slowness=change.square().mean(),
-            auxiliary=auxiliary,
             state=encoded.state,
         )
 

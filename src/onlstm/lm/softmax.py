@@ -1,12 +1,13 @@
 """From hidden states to words: the full softmax, a mixture of softmaxes (Yang et al. 2018), an adaptive one
 (Grave et al. 2017).
 
-Each head answers two questions: `log_probs`, of every word after states (N, H), and `mean_nll` of given words, for
-training. `word_log_probs` is the log-probability of given words, for scoring.
+Each head answers two questions: `log_probs`, of every word after states (N, H), and `losses` of given words, for
+training: their mean negative log-probability, and what is minimised, which may have more terms. `word_log_probs` is the
+log-probability of given words, for scoring.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,15 @@ from onlstm.lm.dropout import Masks
 
 _LOGITS_AT_ONCE = 1 << 22
 """Logits in memory at any time, however many words are asked for: what a processor's caches hold."""
+
+
+class Losses(NamedTuple):
+    """What a training step learns about its words."""
+
+    nll: Tensor
+    """Their mean negative log-probability."""
+    objective: Tensor
+    """What is minimised; `nll` itself, unless a head adds to it."""
 
 
 class FullSoftmax(nn.Linear):
@@ -34,10 +44,18 @@ class FullSoftmax(nn.Linear):
         """Return (N, V) from (N, H)."""
         return F.linear(h, self.weight, self.bias).log_softmax(-1)
 
-    def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
-        """Return the mean negative log-probability of words (T, B) after states (T, B, H)."""
-        flat = h.flatten(0, 1), self.weight, self.bias, words.flatten(), self.narrow
-        loss: Tensor = _MeanNll.apply(*flat)  # type: ignore[no-untyped-call]
+    def losses(self, h: Tensor, words: Tensor, masks: Masks) -> Losses:
+        """Return the losses of words (T, B) after states (T, B, H)."""
+        nll = self.mean_nll(h.flatten(0, 1), words.flatten())
+        return Losses(nll, nll)
+
+    def mean_nll(self, h: Tensor, words: Tensor, prior: Tensor | None = None) -> Tensor:
+        """Return the mean negative log-probability of words (N,) after states (N, H).
+
+        With a prior (N, K) that of mixtures of K softmaxes, the prior's in logarithms, of states (N, K, H). A column
+        more is the log-probability that something else gives to each word.
+        """
+        loss: Tensor = _MeanNll.apply(h, self.weight, self.bias, words, self.narrow, prior)  # type: ignore[no-untyped-call]
         return loss
 
 
@@ -56,17 +74,17 @@ class MixtureSoftmax(FullSoftmax):
 
     def log_probs(self, h: Tensor) -> Tensor:
         """Return (N, V) from (N, H)."""
-        return self._mixed(h, torch.tanh(self.latent(h)))
-
-    def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
-        """Return the mean negative log-probability of words (T, B) after states (T, B, H)."""
-        contexts = masks.locked(torch.tanh(self.latent(h)), self.dropout if self.training else 0.0)
-        return F.nll_loss(self._mixed(h.flatten(0, 1), contexts.flatten(0, 1)), words.flatten())
-
-    def _mixed(self, h: Tensor, contexts: Tensor) -> Tensor:
-        log_probs = F.linear(contexts.view(len(h), self.k, -1), self.weight, self.bias).log_softmax(-1)
+        contexts = torch.tanh(self.latent(h)).view(len(h), self.k, -1)
+        log_probs = F.linear(contexts, self.weight, self.bias).log_softmax(-1)
         weighted: Tensor = log_probs + self.prior(h).log_softmax(-1)[..., None]
         return weighted.logsumexp(1)
+
+    def losses(self, h: Tensor, words: Tensor, masks: Masks) -> Losses:
+        """Return the losses of words (T, B) after states (T, B, H)."""
+        contexts = masks.locked(torch.tanh(self.latent(h)), self.dropout if self.training else 0.0)
+        prior = self.prior(h).log_softmax(-1).flatten(0, 1)
+        nll = self.mean_nll(contexts.view(len(prior), self.k, -1), words.flatten(), prior)
+        return Losses(nll, nll)
 
 
 class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
@@ -80,10 +98,10 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
         """Return (N, V) from (N, H)."""
         return self.log_prob(h)
 
-    def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
-        """Return the mean negative log-probability of words (T, B) after states (T, B, H)."""
-        loss: Tensor = self(h.flatten(0, 1), words.flatten()).loss
-        return loss
+    def losses(self, h: Tensor, words: Tensor, masks: Masks) -> Losses:
+        """Return the losses of words (T, B) after states (T, B, H)."""
+        nll = self(h.flatten(0, 1), words.flatten()).loss
+        return Losses(nll, nll)
 
 
 Head = FullSoftmax | AdaptiveSoftmax
@@ -103,36 +121,53 @@ def word_log_probs(head: Head, h: Tensor, words: Tensor) -> Tensor:
 def slices(count: int, head: Head) -> Iterator[slice]:
     """Yield slices of `count` states that `log_probs` can take at once."""
     width = head.n_classes if isinstance(head, AdaptiveSoftmax) else head.weight.shape[0]
-    return _rows(count, width * getattr(head, "k", 1))
+    return rows_at_once(count, width * getattr(head, "k", 1))
 
 
-def _rows(count: int, width: int) -> Iterator[slice]:
+def rows_at_once(count: int, width: int) -> Iterator[slice]:
+    """Yield slices of `count` rows of `width` logits, as many as should be in memory at any time."""
     step = max(1, _LOGITS_AT_ONCE // width)
     return (slice(first, min(first + step, count)) for first in range(0, count, step))
 
 
 class _MeanNll(torch.autograd.Function):
-    """The mean cross entropy of a linear layer; forward computes the gradients too, while each logit is at hand."""
+    """The mean cross entropy of a linear layer, or of mixtures of several; see `FullSoftmax.mean_nll`.
+
+    Forward computes the gradients too, while each logit is at hand. In a mixture, log p = log Σ_k exp(prior_k - nll_k),
+    every softmax learns by its share of p: the posterior.
+    """
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, narrow: bool) -> Tensor:
-        dtype = torch.bfloat16 if narrow else h.dtype
+    def forward(
+        ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, narrow: bool, prior: Tensor | None
+    ) -> Tensor:
+        dtype, k, size = torch.bfloat16 if narrow else h.dtype, 1 if prior is None else h.shape[1], len(words)
         factor, offset = weight.to(dtype), bias.to(dtype)
         learns = any(ctx.needs_input_grad)
         total = h.new_zeros((), dtype=exact(h))
         grads = [torch.empty_like(h), torch.zeros_like(weight), torch.zeros_like(bias)] if learns else []
-        for rows in _rows(len(words), len(weight)):
-            states = h[rows].to(dtype)
+        d_prior = [] if prior is None else [torch.empty_like(prior)]
+        for rows in rows_at_once(size, k * len(weight)):
+            states = h[rows].to(dtype).view(-1, h.shape[-1])
             logits = torch.addmm(offset, states, factor.t())
-            nll, d_bias = cross_entropy_(logits, words[rows], 1 / len(words))
+            nll, d_bias = cross_entropy_(logits, words[rows].repeat_interleave(k), 1 / size)
+            if prior is not None:
+                joint = prior[rows] - F.pad(nll.view(-1, k), (0, prior.shape[1] - k))
+                nll = -joint.logsumexp(1)
+                posterior = (joint + nll[:, None]).exp()
+                d_prior[0][rows] = posterior / -size
+                share = posterior[:, :k].reshape(-1, 1)
+                states, d_bias = states * share, (logits.t() @ share)[:, 0]
             total += nll.sum(dtype=total.dtype)
             if learns:
-                grads[0][rows] = logits @ factor
+                d_states = logits @ factor if prior is None else (logits @ factor).mul_(share)
+                grads[0][rows] = d_states.view_as(h[rows])
                 grads[1] += logits.t() @ states
                 grads[2] += d_bias
-        ctx.save_for_backward(*grads)
-        return (total / len(words)).to(h.dtype)
+        ctx.save_for_backward(*grads, *d_prior)
+        return (total / size).to(h.dtype)
 
     @staticmethod
     def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(grad * d_loss[0] for grad in ctx.saved_tensors), None, None)
+        d_h, d_weight, d_bias, *d_prior = (grad * d_loss[0] for grad in ctx.saved_tensors)
+        return d_h, d_weight, d_bias, None, None, *(d_prior or [None])

@@ -100,9 +100,8 @@ class LanguageModelTraining(fit.Training):
         self._state = detached(out.state)
         progress.cursor += len(ids)
         progress.length_sum += len(ids)
-        objective = out.nll + config.alpha * out.activation + config.beta * out.slowness
         return fit.Batch(
-            objective=objective if out.auxiliary is None else objective + out.auxiliary,
+            objective=out.objective + config.alpha * out.activation + config.beta * out.slowness,
             figures=[self.world.mean(out.nll)],
             weight=len(ids),
             lr_scale=length / config.bptt if config.vary_bptt else 1,

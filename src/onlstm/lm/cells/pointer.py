@@ -3,8 +3,7 @@
     p(w) = g p_vocab(w) + Σ_{i: x_i = w} a_i,    (a, g) = softmax(q · h_1, …, q · h_L, q · s)
 
 A pointer attends to the states of the last L words; the share g that it gives to a sentinel goes to the softmax. The
-window is part of the model's state. What the softmax needs of it travels beside the last layer's output, so that
-scoring, generating and caches see one vector a word, as always: `pack` and `unpack`.
+window is part of the model's state; what the softmax needs of it travels beside the last layer's output (`pack`).
 
     code          paper      meaning
     q             q          query, tanh(W h + b)
@@ -20,7 +19,7 @@ from torch.nn import functional as F
 from onlstm.lm.cells.recurrent import LayerState
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
-from onlstm.lm.softmax import FullSoftmax
+from onlstm.lm.softmax import FullSoftmax, Losses
 
 _TINY = 1e-30
 
@@ -34,6 +33,20 @@ def unpack(packed: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor, Tensor]
     """Return what was packed: h (…, H), g (…), a (…, L) and words (…, L) as ids."""
     h, g, a, words = packed.split((packed.shape[-1] - 1 - 2 * window, 1, window, window), -1)
     return h, g[..., 0], a, words.long()
+
+
+def products(q: Tensor, states: Tensor) -> Tensor:
+    """Return the products (T, B, L) of q (T, B, H) with the L states of its window, from states (T + L - 1, B, H).
+
+    Windows overlap: of L queries all products with 2 L states are taken, and those of each window picked.
+    """
+    window, parts = len(states) - len(q) + 1, []
+    for first in range(0, len(q), window):
+        some = q[first : first + window].transpose(0, 1)  # (B, t, H)
+        pairs = some @ states[first : first + some.shape[1] + window - 1].permute(1, 2, 0)  # (B, t, t + L - 1)
+        own = torch.arange(some.shape[1])[:, None] + torch.arange(window)
+        parts.append(pairs.gather(2, own.to(q.device).expand(len(some), -1, -1)))
+    return torch.cat(parts, 1).transpose(0, 1)
 
 
 class Pointer(nn.Module):
@@ -54,10 +67,9 @@ class Pointer(nn.Module):
     def forward(self, h: Tensor, ids: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         """Return the packed output of h (T, B, H) for words ids (T, B), and the window after them."""
         states, words = torch.cat((state[0], h)), torch.cat((state[1], ids[..., None].to(h.dtype)))
-        windows = states[1:].unfold(0, self.window, 1)  # (T, B, H, L): the last is h itself
-        read = words[1:, :, 0].unfold(0, self.window, 1)
+        read = words[1:, :, 0].unfold(0, self.window, 1)  # (T, B, L): the last is the word itself
         q = torch.tanh(self.query(h))
-        logits = torch.einsum("tbh,tbhl->tbl", q, windows).masked_fill(read < 0, -torch.inf)
+        logits = products(q, states[1:]).masked_fill(read < 0, -torch.inf)
         shares = torch.cat((logits, (q @ self.sentinel)[..., None]), -1).softmax(-1)
         packed = pack(h, shares[..., -1], shares[..., :-1], read.clamp(min=0))
         return packed, (states[-self.window :], words[-self.window :])
@@ -80,14 +92,9 @@ class PointerSoftmax(FullSoftmax):
         mixed = g[:, None] * F.linear(h, self.weight, self.bias).softmax(-1)
         return mixed.scatter_add(1, words, a).clamp(min=_TINY).log()
 
-    def losses(self, h: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean negative log-probability of words (T, B), and that of pointing to them or to the softmax."""
-        h, g, a, read = unpack(h, self.window)
-        log_p = F.linear(h, self.weight, self.bias).log_softmax(-1).gather(-1, words[..., None])[..., 0]
-        pointed = (a * (read == words[..., None])).sum(-1)
-        mixed = g * log_p.exp() + pointed
-        return -mixed.clamp(min=_TINY).log().mean(), -(g + pointed).clamp(min=_TINY).log().mean()
-
-    def mean_nll(self, h: Tensor, words: Tensor, masks: Masks) -> Tensor:
-        """Return the first of `losses`."""
-        return self.losses(h, words)[0]
+    def losses(self, h: Tensor, words: Tensor, masks: Masks) -> Losses:
+        """Return the losses of words (T, B); that of pointing to them, or to the softmax, is minimised too."""
+        h, g, a, read = unpack(h.flatten(0, 1), self.window)
+        pointed = (a * (read == words.flatten()[:, None])).sum(-1)
+        nll = self.mean_nll(h[:, None], words.flatten(), torch.stack((g, pointed), -1).clamp(min=_TINY).log())
+        return Losses(nll, nll - (g + pointed).clamp(min=_TINY).log().mean())
