@@ -7,7 +7,8 @@ from torch.testing import assert_close
 
 from onlstm.lm import softmax
 from onlstm.lm.cells.augmented import AugmentedSoftmax
-from onlstm.lm.cells.pointer import PointerSoftmax, pack, products, unpack
+from onlstm.lm.cells.pointer import PointerSoftmax, pack, unpack
+from onlstm.lm.cells.window import products, sums
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 from onlstm.lm.softmax import FullSoftmax, MixtureSoftmax
@@ -101,8 +102,10 @@ def test_a_word_that_nothing_predicts_has_a_finite_loss_and_gradient():
 
 
 @pytest.mark.parametrize("steps", [1, 3, 4, 5, 11])
-def test_products_of_a_window(steps):
+def test_products_and_sums_of_a_window(steps):
     torch.manual_seed(0)
     q, states = torch.randn(steps, B, H), torch.randn(steps + L - 1, B, H)
-    expected = torch.stack([torch.einsum("bh,lbh->bl", q[t], states[t : t + L]) for t in range(steps)])
-    assert_close(products(q, states), expected)
+    windows = states.unfold(0, L, 1)  # (T, B, H, L)
+    weights = products(q, states)
+    assert_close(weights, torch.einsum("tbh,tbhl->tbl", q, windows))
+    assert_close(sums(weights, states), torch.einsum("tbl,tbhl->tbh", weights, windows))

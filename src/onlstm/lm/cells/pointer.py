@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from onlstm.lm.cells.recurrent import LayerState
+from onlstm.lm.cells.window import products
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 from onlstm.lm.softmax import FullSoftmax, Losses
@@ -33,20 +34,6 @@ def unpack(packed: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor, Tensor]
     """Return what was packed: h (…, H), g (…), a (…, L) and words (…, L) as ids."""
     h, g, a, words = packed.split((packed.shape[-1] - 1 - 2 * window, 1, window, window), -1)
     return h, g[..., 0], a, words.long()
-
-
-def products(q: Tensor, states: Tensor) -> Tensor:
-    """Return the products (T, B, L) of q (T, B, H) with the L states of its window, from states (T + L - 1, B, H).
-
-    Windows overlap: of L queries all products with 2 L states are taken, and those of each window picked.
-    """
-    window, parts = len(states) - len(q) + 1, []
-    for first in range(0, len(q), window):
-        some = q[first : first + window].transpose(0, 1)  # (B, t, H)
-        pairs = some @ states[first : first + some.shape[1] + window - 1].permute(1, 2, 0)  # (B, t, t + L - 1)
-        own = torch.arange(some.shape[1])[:, None] + torch.arange(window)
-        parts.append(pairs.gather(2, own.to(q.device).expand(len(some), -1, -1)))
-    return torch.cat(parts, 1).transpose(0, 1)
 
 
 class Pointer(nn.Module):

@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from onlstm.cell import Distances
 from onlstm.lm.cells.recurrent import Called, Drop, LayerState, Reading, drop_connect, state_dropout
+from onlstm.lm.cells.window import products, sums
 from onlstm.lm.config import LMConfig
 from onlstm.lm.dropout import Masks
 
@@ -46,21 +47,11 @@ def memory_gates(d: Tensor, past: Tensor, resolution: float, soft: bool) -> Tens
     return open.cumprod(-1)
 
 
-def attention(key: Tensor, memory: Tensor, gate: Tensor) -> Tensor:
-    """Return the weights (B, slots) of memory (slots, B, H) for a key (B, H): a softmax, then the gates."""
-    logits = torch.einsum("sbh,bh->bs", memory, key) / math.sqrt(key.shape[-1])
+def attention(scores: Tensor, gate: Tensor, size: int) -> Tensor:
+    """Return the weights (…, slots) of states from their products with a key (…, H = size): a softmax, then the gates."""
+    logits = scores / math.sqrt(size)
     weights = (logits - logits.max(-1, keepdim=True).values).exp() * gate
     return weights / (weights.sum(-1, keepdim=True) + 1e-8)
-
-
-def recall(weights: Tensor, memory: Tensor) -> Tensor:
-    """Return the weighted sum (B, H) of memory (slots, B, H)."""
-    return torch.einsum("bs,sbh->bh", weights, memory)
-
-
-def remember(memory: Tensor, new: Tensor) -> Tensor:
-    """Return the memory (slots, B, H) with a new state in front and the oldest one gone."""
-    return torch.cat((new[None], memory[:-1]))
 
 
 class LayerNorm(nn.Module):
@@ -71,7 +62,9 @@ class LayerNorm(nn.Module):
         self.gamma, self.beta = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.gamma * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6) + self.beta
+        centred = x - x.mean(-1, keepdim=True)
+        deviation = torch.linalg.vector_norm(centred, dim=-1, keepdim=True) / math.sqrt(x.shape[-1] - 1)
+        return torch.addcmul(self.beta, self.gamma, centred / (deviation + 1e-6))
 
 
 class BatchNorm(nn.Module):
@@ -128,14 +121,18 @@ class Reader(nn.Module):
 
     def forward(self, x: Tensor, gate: Tensor, h: Tensor, c: Tensor, w_hh: Tensor, drop: Drop) -> tuple[Tensor, ...]:
         """Return h of all words (T, B, H), the weights (T, B, slots), and the memories after them."""
-        inputs, outputs, attended = self.ih_norm(self.ih(x)), [], []
-        for t, x_t in enumerate(inputs):
-            weights = attention(self.key(torch.cat((x[t], h[0]), -1)), h, gate[t])
-            h_new, c_new = self.step(x_t, recall(weights, h), recall(weights, c), w_hh, drop)
-            h, c = remember(h, h_new), remember(c, c_new)
-            outputs.append(h_new)
+        H, memory = h.shape[-1], torch.cat((h, c), -1).transpose(0, 1)  # (B, slots, 2 H)
+        of_word, of_state = self.key.weight.split((x.shape[-1], H), -1)
+        inputs, keys, outputs, attended = self.ih_norm(self.ih(x)), F.linear(x, of_word, self.key.bias), [], []
+        for x_t, key, gate_t in zip(inputs, keys, gate, strict=True):
+            key = key + memory[:, 0, :H] @ of_state.T
+            weights = attention((memory[..., :H] @ key[..., None])[..., 0], gate_t, H)
+            h, c = (weights[:, None] @ memory)[:, 0].chunk(2, -1)
+            new = self.step(x_t, h, c, w_hh, drop)
+            memory = torch.cat((torch.cat(new, -1)[:, None], memory[:, :-1]), 1)
+            outputs.append(new[0])
             attended.append(weights)
-        return torch.stack(outputs), torch.stack(attended), h, c
+        return torch.stack(outputs), torch.stack(attended), *memory.transpose(0, 1).chunk(2, -1)
 
 
 class Predictor(nn.Module):
@@ -155,16 +152,13 @@ class Predictor(nn.Module):
 
     def forward(self, h: Tensor, gate: Tensor, memory: Tensor, drop: Drop) -> tuple[Tensor, ...]:
         """Return the output (T, B, E), what was recalled (T, B, H), the weights (T, B, slots) and the memory after."""
-        recalled, attended = [], []
-        for t, key in enumerate(self.key(h)):
-            attended.append(attention(key, memory, gate[t]))
-            recalled.append(recall(attended[-1], memory))
-            memory = remember(memory, h[t])
-        selected = torch.stack(recalled)
+        states = torch.cat((memory.flip(0), h))
+        weights = attention(products(self.key(h), states[:-1]).flip(-1), gate, h.shape[-1])
+        selected = sums(weights.flip(-1), states[:-1])
         x = torch.cat((h, selected), -1)
         for block in self.blocks:
             x = F.relu(x + block(x))
-        return torch.tanh(self.norm(self.out(drop(x)))), selected, torch.stack(attended), memory
+        return torch.tanh(self.norm(self.out(drop(x)))), selected, weights, states[-len(memory) :].flip(0)
 
 
 class PRPN(Called, nn.Module):
