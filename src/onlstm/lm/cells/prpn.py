@@ -48,7 +48,7 @@ def memory_gates(d: Tensor, past: Tensor, resolution: float, soft: bool) -> Tens
 
 
 def attention(scores: Tensor, gate: Tensor, size: int) -> Tensor:
-    """Return the weights (…, slots) of states from their products with a key (…, H = size): a softmax, then the gates."""
+    """Return weights (…, slots) of states from their products with a key of H = size: a softmax, then the gates."""
     logits = scores / math.sqrt(size)
     weights = (logits - logits.max(-1, keepdim=True).values).exp() * gate
     return weights / (weights.sum(-1, keepdim=True) + 1e-8)
