@@ -136,7 +136,7 @@ def test_divergence_shows_when_losses_are_fetched(folder):
 def networks(folder, name):
     here, there = twins(model(**NETWORKS[name]))
     runs = [training(each, folder / f"{k}", log_steps=1) for k, each in enumerate((here, there))]
-    pairs = [[fit.step(run)["loss"] for _ in range(3)] for run in runs]
+    pairs = [[fit.step(run)["loss"] for _ in range(2)] for run in runs]
     close(pairs[1], pairs[0])
     close(evaluate(there, VALID, batch=2).nll, evaluate(here, VALID, batch=2).nll)
     close(*([score.total for score in each.score(LINES)] for each in (there, here)))
@@ -185,7 +185,7 @@ def logic(folder, name):
         (folder / f"{k}").mkdir()
         torch.manual_seed(1)
         run = ClassifierTraining(made, problems, problems, LogicConfig(batch_size=8, log_steps=1), folder / f"{k}")
-        steps = [fit.step(run)["loss"] for _ in range(1 if name.startswith("gumbel") else 3)]
+        steps = [fit.step(run)["loss"] for _ in range(1 if name.startswith("gumbel") else 2)]
         found.append(steps if not name.startswith("gumbel") else [])
     close(found[1], found[0])
     if not name.startswith("gumbel"):  # which draws noise, and on the GPU other noise

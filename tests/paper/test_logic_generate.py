@@ -103,7 +103,8 @@ def test_no_torch_is_needed():
 
 
 @pytest.mark.data
-def test_every_published_label_is_that_of_the_truth_tables():
+def test_published_labels_are_those_of_the_truth_tables():
+    """Every fourth of them, of all lengths: all 249,069 take nine seconds."""
     if not SHARED.exists():
         pytest.skip("no published pairs in ../shared/data/logic")
     files = read(SHARED)
@@ -111,7 +112,7 @@ def test_every_published_label_is_that_of_the_truth_tables():
     assert sum(len(pairs) for name, pairs in files.items() if name.startswith("train")) == 211_702
     assert sum(len(pairs) for name, pairs in files.items() if name.startswith("test")) == 37_367
     table = cache(truth)  # many formulas return
-    for name, pair in kept(files):
+    for name, pair in kept(files)[::4]:
         assert relation(table(pair.left), table(pair.right)) == pair.relation
         assert pair.length == int(name.lstrip("tesrain"))
 
