@@ -97,6 +97,18 @@ def test_an_lstm_of_the_papers_size_is_torchs_in_single_precision():
     torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-6)
 
 
+def test_each_part_has_its_dropout():
+    """Ordered Memory has dropouts in its cell and in its attention, too."""
+    given = {"dropout": 0.4, "dropout_embedding": 0.0, "dropout_classifier": 0.3}
+    for rates, expected in ((given, (0.0, 0.3, {0.4})), ({"dropout": 0.4}, (0.4, 0.4, {0.4}))):
+        model = Classifier(ModelConfig(encoder="ordered-memory", **SMALL, **rates))
+        encoder, head = (
+            [part for part in whole.modules() if isinstance(part, Dropout)] for whole in (model.encoder, model.head)
+        )
+        inner = {part.p for part in encoder if part is not model.encoder.dropout}
+        assert (model.encoder.dropout.p, *{part.p for part in head}, inner) == expected
+
+
 def test_a_pass_has_one_drop_connect_mask():
     made = build(ModelConfig(**SMALL, dropout=0.0, weight_dropout=0.5))
     words = ids("( ( not a ) ( or ( b ( and ( not c ) ) ) ) )")

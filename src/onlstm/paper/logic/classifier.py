@@ -90,11 +90,12 @@ class Classifier(nn.Module):
         self.config = config
         self.encoder = encoders.build(config)
         size = int(self.encoder.size)  # type: ignore[arg-type]
+        p = config.dropout_of("classifier")
         self.head = nn.Sequential(
-            Dropout(config.dropout),
+            Dropout(p),
             Linear(4 * size, config.hidden_size),
             nn.ELU(),
-            Dropout(config.dropout),
+            Dropout(p),
             nn.Linear(config.hidden_size, len(RELATIONS)),
         )
 

@@ -51,6 +51,10 @@ class ModelConfig:
     """Memory slots of Ordered Memory in training; tests have twice as many."""
     dropout: float = 0.2
     """Dropout of embeddings, between layers, in Ordered Memory's cell and in the classifier."""
+    dropout_embedding: float | None = None
+    """Dropout of embeddings alone (default: that of the rest)."""
+    dropout_classifier: float | None = None
+    """Dropout in the classifier alone (default: that of the rest)."""
     weight_dropout: float = 0.0
     """Drop-connect on the recurrent weights of an ON-LSTM."""
 
@@ -58,6 +62,11 @@ class ModelConfig:
     def vocab_size(self) -> int:
         """Tokens that a formula may have."""
         return len(VOCABULARY)
+
+    def dropout_of(self, part: Literal["embedding", "classifier"]) -> float:
+        """Return the dropout of a part that may have its own."""
+        own: float | None = getattr(self, f"dropout_{part}")
+        return self.dropout if own is None else own
 
     @property
     def least_bytes(self) -> int:
@@ -72,8 +81,8 @@ class ModelConfig:
         most = {"embedding_size": MOST_NEURONS, "hidden_size": MOST_NEURONS, "num_layers": MOST_LAYERS}
         most["slots"] = MOST_NEURONS
         at_most(**{f"model.{name}": (getattr(self, name), limit) for name, limit in most.items()})
-        for name in ("dropout", "weight_dropout"):
-            if not 0 <= getattr(self, name) < 1:
+        for name in ("dropout", "dropout_embedding", "dropout_classifier", "weight_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
                 raise UserError(f"model.{name} {getattr(self, name)}: from 0 to less than 1 is needed")
 
 

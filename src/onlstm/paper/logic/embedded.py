@@ -37,7 +37,7 @@ class Encoder(nn.Module):
         self.size = config.hidden_size
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout_of("embedding"))
 
     @property
     def rounds(self) -> bool:
