@@ -219,7 +219,7 @@ def cells(run: Result[Content]) -> dict[str, str]:
     epochs = f"{numbers.epochs - 1 + share:.1f}" if share < 1 else str(numbers.epochs)
     return {
         "result": run.file,
-        "model": network(config.rnn, (config.embedding_size, *config.sizes)),
+        "model": _model(config),
         "parameters": f"{run.content.parameters / 1e6:.2f}M",
         "epochs (best)": f"{epochs} ({numbers.best_epoch})",
         "seed": str(run.origin.seed),
@@ -228,6 +228,18 @@ def cells(run: Result[Content]) -> dict[str, str]:
         "validation": number(numbers.valid_perplexity, 2),
         "test": number(numbers.test_perplexity, 2),
     }
+
+
+def _model(config: LMConfig) -> str:
+    """Return the network, its sizes, and what stands before or after its layers.
+
+    >>> _model(LMConfig(rnn="lstm", embedding_size=360, hidden_size=360, num_layers=2, mos=3))
+    'LSTM 360→360→360, 3 softmaxes'
+    """
+    parts = {"characters": config.filters, "pointer": config.pointer, "augmented loss": config.augmented}
+    parts[f"{config.mos} softmaxes"] = config.mos
+    sizes = config.embedding_size, *config.sizes
+    return ", ".join((network(config.rnn, sizes), *(name for name, there in parts.items() if there)))
 
 
 def _by_text(results: Results) -> list[tuple[str, list[Result[Content]]]]:
