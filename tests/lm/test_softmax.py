@@ -90,6 +90,16 @@ def test_a_step_in_float32_is_near_that_in_float64(definition):
         assert_close(gradient.double(), exact, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("definition", [mixture, pointer, augmented], ids=lambda definition: definition.__name__)
+def test_training_in_bfloat16_does_not_round_them(definition):
+    torch.manual_seed(0)
+    head = HEADS[definition]()
+    h, words = states_of(definition)
+    exact = head.losses(h.float(), words, Masks()).objective
+    head.narrow = True
+    assert torch.equal(head.losses(h.float(), words, Masks()).objective, exact)
+
+
 def test_a_word_that_nothing_predicts_has_a_finite_loss_and_gradient():
     """A pointer that leaves nothing to the softmax, and does not point to the word."""
     head = HEADS[pointer]()

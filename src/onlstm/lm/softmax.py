@@ -55,7 +55,8 @@ class FullSoftmax(nn.Linear):
         With a prior (N, K) that of mixtures of K softmaxes, the prior's in logarithms, of states (N, K, H). A column
         more is the log-probability that something else gives to each word.
         """
-        loss: Tensor = _MeanNll.apply(h, self.weight, self.bias, words, self.narrow, prior)  # type: ignore[no-untyped-call]
+        narrow = self.narrow and prior is None  # mixtures are not rounded
+        loss: Tensor = _MeanNll.apply(h, self.weight, self.bias, words, narrow, prior)  # type: ignore[no-untyped-call]
         return loss
 
 
