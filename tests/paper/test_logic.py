@@ -15,13 +15,13 @@ from safetensors.torch import load_file
 from onlstm import folder as store
 from onlstm.errors import UserError
 from onlstm.kernels import build as kernel
-from onlstm.paper.logic import experiment, figure, formulas, symmetries, trained
+from onlstm.paper.logic import experiment, figure, formulas, trained
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Request, Source, TrainConfig
 from onlstm.paper.logic.data import Data
 from onlstm.paper.logic.encoders import ENCODERS, build
 from onlstm.paper.logic.experiment import run
-from onlstm.paper.logic.formulas import Pair
+from onlstm.paper.logic.formulas import VOCABULARY, Pair
 from onlstm.paper.logic.generate import generate
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.train import checkpoint
@@ -52,6 +52,18 @@ def test_every_pair_is_seen_once_an_epoch_and_orders_differ(tmp_path):
     assert [rows.tolist() for rows in made._batches()] != first
 
 
+def test_renamed_batches_keep_their_relations(tmp_path):
+    made = training(tmp_path, rename=True)
+    batch, seen = made._train.batch(made._order[0]), set()
+    for cursor in range(4):
+        made.progress.cursor = cursor
+        texts = [" ".join(VOCABULARY[k] for k in ids) for ids in made._renamed(batch.formulas)]
+        seen.add(tuple(texts))
+        for left, right, label in zip(*batch.sides, batch.labels, strict=True):
+            assert Pair("", texts[left], texts[right]).truth == formulas.RELATIONS[label]
+    assert len(seen) == 4
+
+
 def ending(folder):
     log = [json.loads(line) for line in (folder / checkpoint.LOG).read_text().splitlines()]
     for record in log:
@@ -61,7 +73,7 @@ def ending(folder):
     return (folder / store.WEIGHTS).read_bytes(), log, [*content["model"].values(), *state, content["random"]]
 
 
-RUNS = [("onlstm", dict.fromkeys(symmetries.NAMES, True)), ("tree-lstm", {"average_epochs": 2}), ("rrnet", {})]
+RUNS = [("onlstm", {"rename": True}), ("tree-lstm", {"average_epochs": 2}), ("rrnet", {})]
 if kernel.has_bfloat16():
     RUNS += [("lstm", {"precision": "bfloat16"}), ("rl-spinn", {"precision": "bfloat16"})]
 

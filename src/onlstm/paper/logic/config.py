@@ -101,12 +101,6 @@ class TrainConfig(FitConfig):
     checkpoint_minutes: float = 5.0
     rename: bool = False
     """Swap the names of the variables at random, batch by batch: what holds of a and b holds of c and d."""
-    commute: bool = False
-    """Swap the operands of `and` and `or` at random: the formulas stay equivalent."""
-    dual: bool = False
-    """Swap `and` with `or` in half of the batches: entailment turns round, alternation and cover change places."""
-    converse: bool = False
-    """Swap the two sides of half of the pairs: entailment turns round."""
     average_epochs: int = 1
     """Validate and keep the mean of the weights at the ends of this many epochs, the last ones; 1: no mean."""
     precision: Literal["float32", "bfloat16"] = "float32"

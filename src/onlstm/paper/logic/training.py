@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from onlstm import files
 from onlstm.folder import WEIGHTS
-from onlstm.paper.logic import symmetries
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import TrainConfig
+from onlstm.paper.logic.formulas import VARIABLES, VOCABULARY
 from onlstm.train import fit
 from onlstm.train.averaging import swapped
 from onlstm.train.checkpoint import StateDict
@@ -57,7 +57,6 @@ class ClassifierTraining(fit.Training):
         if config.precision == "bfloat16":
             round_products(model)
         self._train, self._valid, self._seed = train, valid, seed
-        self._symmetries = [name for name in symmetries.NAMES if getattr(config, name)]
         options: Any = {"lr": config.lr, "betas": (config.beta1, 0.999), "eps": config.eps, "fused": True}
         self.optimizer = torch.optim.Adam(self.parameters, weight_decay=config.weight_decay, **options)
         self._ends = deque[list[Tensor]](maxlen=config.average_epochs)  # the weights at the ends of the last epochs
@@ -67,9 +66,8 @@ class ClassifierTraining(fit.Training):
     def forward(self) -> fit.Batch:
         progress, rows = self.progress, self._order[self.progress.cursor]
         batch = self._train.batch(rows, self.device)
-        if self._symmetries:
-            rng = np.random.default_rng([self._seed, progress.epoch, progress.cursor])
-            batch = symmetries.varied(batch, self._symmetries, rng)
+        if self.config.rename:
+            batch = batch._replace(formulas=self._renamed(batch.formulas))
         self.model.train()
         logits, losses = self.model.losses(batch)
         loss = F.cross_entropy(logits.detach(), batch.labels)
@@ -123,6 +121,13 @@ class ClassifierTraining(fit.Training):
             pool = pool[np.argsort(lengths[pool], kind="stable")]
             batches += [pool[start : start + size] for start in range(0, len(pool), size)]
         return [batches[k] for k in rng.permutation(len(batches))]
+
+    def _renamed(self, formulas: list[Tensor]) -> list[Tensor]:
+        """Return formulas with their variables swapped, another way in each step."""
+        rng = np.random.default_rng([self._seed, self.progress.epoch, self.progress.cursor])
+        table = torch.arange(len(VOCABULARY))
+        table[: len(VARIABLES)] = torch.from_numpy(rng.permutation(len(VARIABLES)))
+        return [table[ids] for ids in formulas]
 
     def means(self) -> dict[str, float]:
         progress = self.progress
