@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from kernel_inputs import inputs
+from kernel_inputs import inputs, pre_activated
 from onlstm.kernels import build, ops, reference
 
 
@@ -21,22 +21,33 @@ def test_gradients_through_autograd_match_finite_differences():
     leaves = [x.requires_grad_() for x in inputs(3, 2, 6, 2)]
     assert torch.autograd.gradcheck(lambda *args: ops.scan(*args, None, 2), leaves)
     assert torch.autograd.gradcheck(lambda *args: ops.scan(*args, torch.tensor([2, 2, 1, 1]), 2, True), leaves)
+    x, _, *rest = pre_activated(inputs(3, 2, 6, 2))
+    leaves = [tensor.requires_grad_() for tensor in (x, *rest)]
+    assert torch.autograd.gradcheck(lambda x, *rest: ops.scan(x, None, *rest, None, 2), leaves)
+    assert torch.autograd.gradgradcheck(lambda x, *rest: ops.scan(x, None, *rest, None, 2), leaves, fast_mode=True)
+    places = torch.tensor([0, 5, 1, 1])
+    chosen = {"places": places, "reverse": True}
+    assert torch.autograd.gradcheck(lambda x, *rest: ops.scan(x, None, *rest, None, 2, **chosen), leaves)
 
 
+@pytest.mark.parametrize("given", [list, pre_activated, "places"])
 @pytest.mark.parametrize("sizes", [None, [4, 2, 1]])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_operators_are_well_behaved(sizes, reverse):
-    args = [x.requires_grad_() for x in inputs(3, 4, 12, 3, sizes=sizes)]
+def test_operators_are_well_behaved(sizes, reverse, given):
+    places = torch.arange(sum(sizes or [4] * 3)) % 5 if given == "places" else None
+    args = inputs(3, 4, 12, 3, sizes=sizes)
+    args = [x if x is None else x.requires_grad_() for x in (given if places is None else pre_activated)(args)]
     batch_sizes = torch.tensor(sizes) if sizes else None
-    torch.library.opcheck(torch.ops.onlstm.scan, (*args, batch_sizes, 3, reverse, True, True))
-    transposed = [x.detach().mT.contiguous().mT.requires_grad_() if x.dim() == 2 else x for x in args]
-    torch.library.opcheck(torch.ops.onlstm.scan, (*transposed, batch_sizes, 3, reverse, True, True))
+    torch.library.opcheck(torch.ops.onlstm.scan, (*args, batch_sizes, 3, reverse, True, True, places))
+    transposed = [x.detach().mT.contiguous().mT.requires_grad_() if x is not None and x.dim() == 2 else x for x in args]
+    torch.library.opcheck(torch.ops.onlstm.scan, (*transposed, batch_sizes, 3, reverse, True, True, places))
     with torch.no_grad():
         x, w_ih, w_hh, _, h0, c0 = args
-        h, *_, gates, c_prev = torch.ops.onlstm.scan(*args, batch_sizes, 3, reverse, True, True)
+        saved = x, w_ih, w_hh, h0, c0
+        h, *_, gates, c_prev = torch.ops.onlstm.scan(*args, batch_sizes, 3, reverse, True, True, places)
         torch.library.opcheck(
             torch.ops.onlstm.scan_backward,
-            (h, h0, h0, None, None, x, w_ih, w_hh, h0, c0, h, gates, c_prev, batch_sizes, 3, reverse, True, True),
+            (h, h0, h0, None, None, *saved, h, gates, c_prev, batch_sizes, 3, reverse, True, True, places),
         )
 
 
@@ -89,10 +100,18 @@ def test_bad_arguments_are_named():
         ((x, w_ih, w_hh, bias, h0, c0, torch.tensor([2, 2]), 3), "batch_sizes add up to 4, x has 6 rows"),
         ((x, w_ih, w_hh, bias, h0, c0, torch.tensor([1, 2, 2, 1]), 3), "batch_sizes must fall"),
         ((x[:, 1:], w_ih, w_hh, bias, h0, c0, None, 3), "w_ih must have size"),
+        ((x, None, w_hh, bias, h0, c0, None, 3), "x must have 56 columns, those of the gates, got 7"),
         ((x, w_ih, w_hh[:-2], bias, h0, c0, None, 3), "w_hh has 54 rows, expected 56"),
     ):
         with pytest.raises(RuntimeError, match=message):
             torch.ops.onlstm_cpu.scan(*args, False, False, False)
+    for first, places, message in (
+        ((x, w_ih), torch.arange(6), "with w_ih there are none"),
+        ((x @ w_ih.T, None), torch.arange(1, 7), "places must be from 0 to 5, the rows of x"),
+        ((x @ w_ih.T, None), torch.arange(6.0), "places must be a 1-D int64 tensor"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            torch.ops.onlstm_cpu.scan(*first, w_hh, bias, h0, c0, None, 3, False, False, False, places)
 
 
 @pytest.mark.skipif(bool(find_spec("triton")), reason="Triton is installed")

@@ -1,6 +1,7 @@
 """Every kernel against autograd through `cell.scan`: h, states, distances and every gradient."""
 
 from importlib import import_module
+from itertools import product
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from kernel_inputs import INTERPRETED, TRITON, inputs
+from kernel_inputs import INTERPRETED, TRITON, inputs, pre_activated
 from onlstm import cell
 from onlstm.kernels import build, graphs, reference
 
@@ -26,17 +27,19 @@ SHAPES = {  # T, B, D, chunk
 }
 
 
-def eager(args, batch_sizes, chunk, reverse, d_out):
+def eager(args, batch_sizes, chunk, reverse, d_out, places=None):
     """The oracle: five outputs, six gradients."""
-    leaves = [x.clone().requires_grad_() for x in args]
+    leaves = [None if x is None else x.clone().requires_grad_() for x in args]
     x, w_ih, w_hh, bias, h0, c0 = leaves
-    B = len(h0)
-    sizes = [B] * (len(x) // B) if batch_sizes is None else batch_sizes.tolist()
-    h, h_n, c_n, gates = cell.scan(x @ w_ih.T + bias, w_hh, h0, c0, chunk, sizes, reverse)
+    B, rows = len(h0), x if places is None else x[places]
+    sizes = [B] * (len(rows) // B) if batch_sizes is None else batch_sizes.tolist()
+    x_gates = bias + (rows if w_ih is None else rows @ w_ih.T)
+    h, h_n, c_n, gates = cell.scan(x_gates, w_hh, h0, c0, chunk, sizes, reverse)
     out = (h, h_n, c_n, *cell.distances(gates))
     given = [(x, d) for x, d in zip(out, d_out, strict=True) if d is not None]
-    gradients = torch.autograd.grad([x for x, _ in given], leaves, [d for _, d in given])
-    return [x.detach() for x in out], gradients
+    wanted = [x for x in leaves if x is not None]
+    gradients = iter(torch.autograd.grad([x for x, _ in given], wanted, [d for _, d in given]))
+    return [x.detach() for x in out], [h0.new_empty(0) if x is None else next(gradients) for x in leaves]
 
 
 def functions(name):
@@ -48,26 +51,29 @@ def functions(name):
     return module.forward, module.backward
 
 
-def kernel(name, args, batch_sizes, chunk, reverse, d_out, wants_d_state=True):
+def kernel(name, args, batch_sizes, chunk, reverse, d_out, wants_d_state=True, places=None):
     """The same from a kernel."""
     forward, backward = functions(name)
     if name == "triton" and not INTERPRETED:
         args, d_out = ([None if x is None else x.cuda() for x in tensors] for tensors in (args, d_out))
+        places = None if places is None else places.cuda()
     x, w_ih, w_hh, _, h0, c0 = args
-    *out, gates, c_prev = forward(*args, batch_sizes, chunk, reverse, True, wants_d_state)
+    *out, gates, c_prev = forward(*args, batch_sizes, chunk, reverse, True, wants_d_state, places)
     saved = x, w_ih, w_hh, h0, c0, out[0], gates, c_prev, batch_sizes
-    gradients = backward(*d_out, *saved, chunk, reverse, True, wants_d_state)
+    gradients = backward(*d_out, *saved, chunk, reverse, True, wants_d_state, places)
     return [x.cpu() for x in out], [x.cpu() for x in gradients]
 
 
-def check(name, args, chunk, *, batch_sizes=None, reverse=False, without=(), wants_d_state=True, atol=1e-11):
+def check(
+    name, args, chunk, *, batch_sizes=None, reverse=False, without=(), wants_d_state=True, places=None, atol=1e-11
+):
     draw = torch.Generator().manual_seed(1)
-    rows, (B, D) = len(args[0]), args[4].shape
+    rows, (B, D) = len(args[0] if places is None else places), args[4].shape
     shapes = (rows, D), (B, D), (B, D), (rows,), (rows,)
     d_out = [torch.randn(*shape, generator=draw, dtype=args[0].dtype) for shape in shapes]
     d_out = [None if k in without else d for k, d in enumerate(d_out)]
-    expected, expected_gradients = eager(args, batch_sizes, chunk, reverse, d_out)
-    out, gradients = kernel(name, args, batch_sizes, chunk, reverse, d_out, wants_d_state)
+    expected, expected_gradients = eager(args, batch_sizes, chunk, reverse, d_out, places)
+    out, gradients = kernel(name, args, batch_sizes, chunk, reverse, d_out, wants_d_state, places)
     for label, got, want in zip(("h", "h_n", "c_n", "d_f", "d_i"), out, expected, strict=True):
         assert_close(got, want, atol=atol, rtol=0, msg=lambda text, label=label: f"{label}: {text}")
     names = ("x", "w_ih", "w_hh", "bias", "h0", "c0")[: 6 if wants_d_state else 4]
@@ -102,6 +108,19 @@ def test_values_and_every_gradient(name, shape, reverse, free):
 
 
 @kernels
+@pytest.mark.parametrize("free", [False, True], ids=["paper", "free last chunk"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("shape", [SHAPES[key] for key in ("small", "T=B=1", "B=20", "many rows")], ids=str)
+def test_pre_activations_instead_of_weights(name, shape, reverse, free):
+    args = pre_activated(inputs(*shape, free=free))
+    check(name, args, shape[-1], reverse=reverse)
+    draw = torch.Generator().manual_seed(0)
+    places = torch.randint(5, (len(args[0]),), generator=draw)
+    few = torch.randn(6, args[0].shape[1], generator=draw, dtype=torch.float64)  # of which the last is nowhere
+    check(name, [few, *args[1:]], shape[-1], reverse=reverse, places=places)
+
+
+@kernels
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_any_shape(name, data):
@@ -116,8 +135,13 @@ def test_any_shape(name, data):
     wants_d_state = data.draw(st.booleans())
     if not wants_d_state:
         args[4].zero_(), args[5].zero_()
+    places = None
+    if data.draw(st.booleans()):
+        args = pre_activated(args)
+        places = data.draw(st.sampled_from([None, torch.arange(len(args[0])).flip(0), torch.arange(len(args[0])) // 3]))
     batch_sizes = torch.tensor(sizes) if ragged else None
-    check(name, args, chunk, batch_sizes=batch_sizes, reverse=reverse, wants_d_state=wants_d_state)
+    options = {"reverse": reverse, "wants_d_state": wants_d_state, "places": places}
+    check(name, args, chunk, batch_sizes=batch_sizes, **options)
 
 
 @kernels
@@ -211,6 +235,9 @@ def test_training_may_leave_out_a_dead_last_chunk(name, shape, threads, zero):
     torch.set_num_threads(threads)
     try:
         check(name, (*weights, h0, c0), chunk, wants_d_state=False)
+        args = pre_activated((*weights, h0, c0))
+        check(name, args, chunk, wants_d_state=False)
+        check(name, args, chunk, wants_d_state=False, places=torch.arange(len(args[0])) % 7)
         sizes = torch.tensor([shape[1]] * (shape[0] - 1) + [1])
         weights[0] = weights[0][: sizes.sum()]
         check(name, (*weights, h0, c0), chunk, batch_sizes=sizes, reverse=True, wants_d_state=False)
@@ -233,8 +260,8 @@ def test_inference_is_what_training_computes(name, shape, free, zero):
     forward, _ = functions(name)
     for sizes in (None, torch.tensor([shape[1]] * (shape[0] - 1) + [1])):
         rows = x if sizes is None else x[: sizes.sum()]
-        for b in (bias, None):
-            args = rows, w_ih, w_hh, b, h0, c0, sizes, chunk, sizes is not None
+        for first, b in product(((rows, w_ih), (rows @ w_ih.T, None)), (bias, None)):
+            args = *first, w_hh, b, h0, c0, sizes, chunk, sizes is not None
             saved, lean = forward(*args, True, True), forward(*args, False, False)
             for label, kept, got in zip(("h", "h_n", "c_n", "d_f", "d_i"), saved, lean, strict=False):
                 assert_close(got, kept, atol=1e-13, rtol=0, msg=lambda text, label=label: f"{label}: {text}")

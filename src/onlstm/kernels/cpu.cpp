@@ -38,6 +38,7 @@ struct Sizes {
     const int64_t o = 2 * K;
     return {{0, o}, {o, o + D}, {o + D, o + 2 * D}, {o + 2 * D, o + 3 * D}, {o + 3 * D, G}};
   }
+  int64_t whole_row() const { return G + 4 * (whole - D); }  // gates of the caller's cell
 };
 
 // Where the blocks of cell.GATES start within a row of G.
@@ -194,17 +195,29 @@ struct Forward {
   const Plan& plan;
   bool input_done, zero_start, save;
   const T *x, *w_ih, *w_hh, *bias;
+  const int64_t* places;
   E *packed_ih, *packed_hh;
   E *narrow_x, *narrow_h;  // rounded, if narrow
   T *h, *h_n, *c_n, *d_f, *d_i, *gates, *c_prev;
 
-  // W x + b of rows [first, last), which are several steps, so that these weights are read once for them all.
+  // W x + b of rows [first, last), which are several steps, so that these weights are read once for them all; without
+  // weights, x + b, with the row of x that `places` names.
   void input(const Team& team, int64_t first, int64_t last) const {
+    if (!w_ih) return copy(team, first, last);
     const auto [p0, p1] = team.share(panels<E>(z.G));
     const int64_t K = Element<E>::count(z.I);
     Matrix<E> A{narrow_x, K, 1};
     if constexpr (!narrow) A.data = x;
     multiply<E>(0, last - first, p0, p1, K, A.from(first, 0), {{z.G, packed_ih, rows(first), z.G, bias, 0}});
+  }
+  void copy(const Team& team, int64_t first, int64_t last) const {
+    const auto [n0, n1] = team.share(last - first);
+    for (int64_t n = n0; n < n1; ++n) {
+      const T* from = x + (places ? places[first + n] : first + n) * z.whole_row();
+      T* to = rows(first) + n * z.G;
+      for (const auto& [start, end] : z.runs()) std::copy_n(from + z.original(start), end - start, to + start);
+      for (int64_t k = 0; bias && k < z.G; ++k) to[k] += bias[k];
+    }
   }
   T* rows(int64_t n) const { return save || input_done ? gates + n * z.G : gates; }
 
@@ -237,7 +250,7 @@ struct Forward {
     Room<T> room(z);
     const auto [first, last] = team.share(panels<E>(z.G));
     const auto original = [this](int64_t n) { return z.original(n); };
-    if (!input_done) pack<true>(w_ih, z.I, z.I, z.G, first, last, packed_ih, original);
+    if (w_ih && !input_done) pack<true>(w_ih, z.I, z.I, z.G, first, last, packed_ih, original);
     if (!plan.thin) pack<true>(w_hh, z.whole, z.D, z.G, first, last, packed_hh, original);
     if constexpr (narrow) {
       const auto [n0, n1] = team.share(z.N);
@@ -337,6 +350,14 @@ struct Backward {
   const T *d_out, *d_df, *d_di, *gates, *c_prev, *w_hh;
   E *packed, *d_gates;
   T *d_bias, *d_h, *d_c;  // d_bias: a row of sums for each thread
+  T* d_x;                 // of pre-activations that were given; nullptr: not wanted. With places, sums for each thread
+  const int64_t* places;
+  int64_t R;
+
+  void add_row(const T* d_row, T* to) const {
+    for (const auto& [start, end] : z.runs())
+      for (int64_t k = start, shift = z.original(start) - start; k < end; ++k) to[k + shift] += d_row[k];
+  }
 
   void operator()(const Team& team) const {
     Room<T> room(z);
@@ -357,6 +378,7 @@ struct Backward {
         backward_row<T>(z, gates + n * z.G, c_prev + n * z.D, d_h + r * z.whole, d_out ? d_out + n * z.whole : nullptr,
                      d_df ? d_df[n] : T(0), d_di ? d_di[n] : T(0), d_c + r * z.whole, d_row, room);
         if constexpr (!std::is_same_v<T, E>) round_row(d_row, z.G, d_gates + n * K);
+        if (d_x) add_row(d_row, d_x + (places ? team.rank * R + places[n] : n) * z.whole_row());
       }
       for (int64_t n = 0; n < z.G; ++n) room.all_bias[n] += std::exchange(room.d_bias[n], T(0));
       if (!by_rows) team.barrier();
@@ -402,13 +424,28 @@ Plan make_plan(const Sizes& z, const optional<Tensor>& batch_sizes, bool reverse
   return plan;
 }
 
-Sizes make_sizes(const Tensor& x, const Tensor& w_ih, const Tensor& w_hh, const Tensor& h0, int64_t chunk_size) {
-  TORCH_CHECK(x.dim() == 2 && w_ih.dim() == 2 && w_hh.dim() == 2 && h0.dim() == 2, "x, weights, h0 must be matrices");
-  const int64_t I = x.size(1), D = w_hh.size(1), G = w_hh.size(0);
+Sizes make_sizes(const Tensor& x, const optional<Tensor>& w_ih, const optional<Tensor>& places, const Tensor& w_hh,
+                 const Tensor& h0, int64_t chunk_size) {
+  TORCH_CHECK(x.dim() == 2 && w_hh.dim() == 2 && h0.dim() == 2, "x, weights, h0 must be matrices");
+  const int64_t I = w_ih ? x.size(1) : 0, D = w_hh.size(1), G = w_hh.size(0);
+  TORCH_CHECK(w_ih || x.size(1) == G, "x must have ", G, " columns, those of the gates, got ", x.size(1));
   TORCH_CHECK(chunk_size > 0 && D % chunk_size == 0, "hidden size ", D, " is not a multiple of chunk_size ", chunk_size);
   const int64_t M = D / chunk_size, K = (G - 4 * D) / 2;
   TORCH_CHECK(G == 4 * D + 2 * K && (K == M || K == M + 1), "w_hh has ", G, " rows, expected ", 4 * D + 2 * M);
-  return {I, D, chunk_size, M, K, G, h0.size(0), x.size(0), D};
+  TORCH_CHECK(!w_ih || !places, "places are rows of pre-activations: with w_ih there are none");
+  return {I, D, chunk_size, M, K, G, h0.size(0), places ? places->numel() : x.size(0), D};
+}
+
+// Which row of x each row of the scan is; undefined: its own.
+Tensor checked_places(const optional<Tensor>& places, const Tensor& x) {
+  if (!places) return Tensor();
+  TORCH_CHECK(places->scalar_type() == at::kLong && places->dim() == 1, "places must be a 1-D int64 tensor");
+  const Tensor rows = places->contiguous();
+  const int64_t* first = rows.const_data_ptr<int64_t>();
+  const int64_t R = x.size(0);
+  TORCH_CHECK(std::all_of(first, first + rows.numel(), [R](int64_t place) { return 0 <= place && place < R; }),
+              "places must be from 0 to ", R - 1, ", the rows of x");
+  return rows;
 }
 
 Tensor checked(const Tensor& x, const Tensor& like, const char* name, at::IntArrayRef shape) {
@@ -521,13 +558,14 @@ void product(const std::vector<std::pair<int64_t, int64_t>>& runs, int64_t K, Ma
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const optional<Tensor>& bias_,
+Outputs scan(const Tensor& x_, const optional<Tensor>& w_ih_, const Tensor& w_hh_, const optional<Tensor>& bias_,
              const Tensor& h0, const Tensor& c0, const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse,
-             bool save, bool wants_d_state, bool narrow) {
-  const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0, chunk_size);
+             bool save, bool wants_d_state, const optional<Tensor>& places_, bool narrow) {
+  const Sizes z = make_sizes(x_, w_ih_, places_, w_hh_, h0, chunk_size);
   const Plan plan = make_plan(z, batch_sizes, reverse, narrow);
-  const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
+  const Tensor x = x_.contiguous(), w_ih = w_ih_ ? checked(*w_ih_, x, "w_ih", {z.G, z.I}) : Tensor();
   const Tensor w_hh = checked(w_hh_, x, "w_hh", {z.G, z.D}), bias = bias_ ? checked(*bias_, x, "bias", {z.G}) : Tensor();
+  const Tensor places = checked_places(places_, x);
   const Tensor h_n = checked(h0, x, "h0", {z.B, z.D}).clone(), c_n = checked(c0, x, "c0", {z.B, z.D}).clone();
   const auto empty = [&](at::IntArrayRef shape) { return at::empty(shape, x.options()); };
   const Tensor h = empty({z.N, z.D}), d_f = empty({z.N}), d_i = empty({z.N});
@@ -538,14 +576,14 @@ Outputs scan(const Tensor& x_, const Tensor& w_ih_, const Tensor& w_hh_, const o
     std::vector<T> live_bias;
     for (int64_t n = 0; bias.defined() && n < live.G; ++n) live_bias.push_back(data<T>(bias)[live.original(n)]);
     const int64_t columns = panels<E>(live.G) * Block<E>::width, I = Element<E>::count(z.I), D = Element<E>::count(live.D);
-    const bool few = !narrow && z.N < few_rows;  // then the stock product, which needs no rearranged weights
+    const bool few = w_ih_ && !narrow && z.N < few_rows;  // then the stock product, which needs no rearranged weights
     const int64_t scratch = few ? z.N : std::min(z.N, std::max(z.B, Block<E>::rows(live.G * I)));
     Tensor work = save ? gates : empty({scratch, live.G});
     if (few) at::linear_out(work, x, w_ih, bias_);
     const Tensor packed_ih = room_for<E>(few ? 0 : columns * I, x), packed_hh = room_for<E>(plan.thin ? 0 : columns * D, x);
     const Tensor narrow_x = room_for<E>(narrow ? z.N * I : 0, x), narrow_h = room_for<E>(narrow ? z.B * D : 0, x);
     const Forward<T, E> forward{live, plan, few, zero_start, save, data<T>(x), data<T>(w_ih), data<T>(w_hh),
-                                bias.defined() ? live_bias.data() : nullptr, elements<E>(packed_ih),
+                                bias.defined() ? live_bias.data() : nullptr, data<int64_t>(places), elements<E>(packed_ih),
                                 elements<E>(packed_hh), elements<E>(narrow_x), elements<E>(narrow_h),
                                 h.data_ptr<T>(), h_n.data_ptr<T>(), c_n.data_ptr<T>(), d_f.data_ptr<T>(),
                                 d_i.data_ptr<T>(), work.data_ptr<T>(), c_prev.data_ptr<T>()};
@@ -573,13 +611,13 @@ using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_hn, const optional<Tensor>& d_cn,
                         const optional<Tensor>& d_df, const optional<Tensor>& d_di, const Tensor& x_,
-                        const Tensor& w_ih_, const Tensor& w_hh_, const Tensor& h0_, const Tensor& c0_,
+                        const optional<Tensor>& w_ih_, const Tensor& w_hh_, const Tensor& h0_, const Tensor& c0_,
                         const Tensor& h_, const Tensor& gates_, const Tensor& c_prev_,
                         const optional<Tensor>& batch_sizes, int64_t chunk_size, bool reverse, bool wants_d_x,
-                        bool wants_d_state, bool narrow) {
-  const Sizes z = make_sizes(x_, w_ih_, w_hh_, h0_, chunk_size);
+                        bool wants_d_state, const optional<Tensor>& places_, bool narrow) {
+  const Sizes z = make_sizes(x_, w_ih_, places_, w_hh_, h0_, chunk_size);
   const Plan plan = make_plan(z, batch_sizes, reverse, narrow);
-  const Tensor x = x_.contiguous(), w_ih = checked(w_ih_, x, "w_ih", {z.G, z.I});
+  const Tensor x = x_.contiguous(), w_ih = w_ih_ ? checked(*w_ih_, x, "w_ih", {z.G, z.I}) : Tensor();
   const Tensor w_hh = checked(w_hh_, x, "w_hh", {z.G, z.D}), h = checked(h_, x, "h", {z.N, z.D});
   const Tensor h0 = checked(h0_, x, "h0", {z.B, z.D}), c0 = checked(c0_, x, "c0", {z.B, z.D});
   const Tensor gates = checked(gates_, x, "gates", {z.N, z.G}), c_prev = checked(c_prev_, x, "c_prev", {z.N, z.D});
@@ -589,19 +627,26 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
   const Tensor out = given(d_h, {z.N, z.D}), df = given(d_df, {z.N}), di = given(d_di, {z.N});
   const Tensor d_h0 = d_hn ? given(d_hn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
   const Tensor d_c0 = d_cn ? given(d_cn, {z.B, z.D}).clone() : at::zeros({z.B, z.D}, x.options());
-  const Tensor d_w_ih = at::zeros_like(w_ih), d_w_hh = at::zeros_like(w_hh);
+  const Tensor d_w_ih = w_ih_ ? at::zeros_like(w_ih) : at::empty({0}, x.options()), d_w_hh = at::zeros_like(w_hh);
   const Tensor d_bias = at::zeros({z.G}, x.options());
-  Tensor d_x = at::empty({wants_d_x ? z.N : 0, z.I}, x.options());
+  const Tensor places = checked_places(places_, x);
+  const bool summed = wants_d_x && !w_ih_;  // row by row, as they come
+  const int64_t R = x.size(0);
+  Tensor d_x = at::empty({wants_d_x ? R : 0, x.size(1)}, x.options());
   DISPATCH(x.scalar_type(), narrow, [&] {
     const Sizes live = live_cell<T>(z, plan, h0, c0, wants_d_state);
     const int64_t G = Element<E>::count(live.G), N = Element<E>::count(z.N);
     const Tensor sums = at::zeros({plan.threads, live.G}, x.options()), d_gates = room_for<E>(z.N * G, x);
     {
       const Tensor packed = room_for<E>(plan.thin ? 0 : panels<E>(live.D) * Block<E>::width * G, x);
+      const int64_t tables = places_ ? plan.threads : 1;
+      const Tensor d_rows = at::zeros({tables, summed ? R : 0, z.G}, x.options());
       const Backward<T, E> backward{live, plan, data<T>(out), data<T>(df), data<T>(di), data<T>(gates), data<T>(c_prev),
                                     data<T>(w_hh), elements<E>(packed), elements<E>(d_gates), sums.data_ptr<T>(),
-                                    d_h0.data_ptr<T>(), d_c0.data_ptr<T>()};
+                                    d_h0.data_ptr<T>(), d_c0.data_ptr<T>(), summed ? d_rows.data_ptr<T>() : nullptr,
+                                    data<int64_t>(places), R};
       with_team(plan.threads, backward);
+      if (summed) d_x = tables > 1 ? d_rows.sum(0) : d_rows.select(0, 0);
     }
     const auto same = [](int64_t i) { return i; };
     const auto original = [&](int64_t n) { return live.original(n); };
@@ -610,8 +655,10 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
       d_bias.narrow(0, original(start), end - start).copy_(sum.narrow(0, start, end - start));
     const Tensor turned = narrow ? room_for<E>(N * live.G, x) : d_gates;
     const auto turn = [&](Team team) { by_pairs_of_rows(team, z.N, live.G, elements<E>(d_gates), elements<E>(turned)); };
-    product<E>(live.runs(), z.N, {elements<E>(turned), 1, live.G}, turn,
-               {{data<T>(h_prev), z.D, live.D, d_w_hh}, {data<T>(x), z.I, z.I, d_w_ih}}, same, original);
+    const Matrix<E> by_gates{elements<E>(turned), 1, live.G};
+    const Factor<T> of_h{data<T>(h_prev), z.D, live.D, d_w_hh}, of_x{data<T>(x), z.I, z.I, d_w_ih};
+    if (!w_ih_) return product<E>(live.runs(), z.N, by_gates, turn, {of_h}, same, original);
+    product<E>(live.runs(), z.N, by_gates, turn, {of_h, of_x}, same, original);
     if (wants_d_x && !narrow && z.N < few_rows) {
       at::mm_out(d_x, d_gates.view({z.N, z.G}), w_ih);
     } else if (wants_d_x) {
@@ -626,13 +673,13 @@ Gradients scan_backward(const optional<Tensor>& d_h, const optional<Tensor>& d_h
 
 TORCH_LIBRARY(onlstm_cpu, m) {
   m.def(
-      "scan(Tensor x, Tensor w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes, "
-      "int chunk_size, bool reverse, bool save, bool wants_d_state, *, bool narrow=False) "
+      "scan(Tensor x, Tensor? w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes, "
+      "int chunk_size, bool reverse, bool save, bool wants_d_state, Tensor? places=None, *, bool narrow=False) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
-      "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor w_ih, "
+      "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor? w_ih, "
       "Tensor w_hh, Tensor h0, Tensor c0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes, int chunk_size, "
-      "bool reverse, bool wants_d_x, bool wants_d_state, *, bool narrow=False) "
+      "bool reverse, bool wants_d_x, bool wants_d_state, Tensor? places=None, *, bool narrow=False) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def("has_bfloat16() -> bool", [] { return has_bfloat16; });
 }

@@ -22,21 +22,22 @@ from onlstm.kernels import build, equations, reference
 
 _LIBRARY = torch.library.Library("onlstm", "DEF")
 _LIBRARY.define(
-    "scan(Tensor x, Tensor w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes,"
-    " int chunk_size, bool reverse, bool save, bool wants_d_state, *, bool narrow=False)"
+    "scan(Tensor x, Tensor? w_ih, Tensor w_hh, Tensor? bias, Tensor h0, Tensor c0, Tensor? batch_sizes,"
+    " int chunk_size, bool reverse, bool save, bool wants_d_state, Tensor? places=None, *, bool narrow=False)"
     " -> (Tensor h, Tensor h_n, Tensor c_n, Tensor d_f, Tensor d_i, Tensor gates, Tensor c_prev)"
 )
 _LIBRARY.define(
-    "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor w_ih,"
+    "scan_backward(Tensor? d_h, Tensor? d_hn, Tensor? d_cn, Tensor? d_df, Tensor? d_di, Tensor x, Tensor? w_ih,"
     " Tensor w_hh, Tensor h0, Tensor c0, Tensor h, Tensor gates, Tensor c_prev, Tensor? batch_sizes,"
-    " int chunk_size, bool reverse, bool wants_d_x, bool wants_d_state, *, bool narrow=False)"
+    " int chunk_size, bool reverse, bool wants_d_x, bool wants_d_state, Tensor? places=None,"
+    " *, bool narrow=False)"
     " -> (Tensor d_x, Tensor d_w_ih, Tensor d_w_hh, Tensor d_bias, Tensor d_h0, Tensor d_c0)"
 )
 
 
 def scan(
     x: Tensor,
-    w_ih: Tensor,
+    w_ih: Tensor | None,
     w_hh: Tensor,
     bias: Tensor | None,
     h0: Tensor,
@@ -44,27 +45,29 @@ def scan(
     batch_sizes: Tensor | None,
     chunk_size: int,
     reverse: bool = False,
+    places: Tensor | None = None,
     *,
     narrow: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return h (N, D), h_n, c_n (B, D) and the distances d_f, d_i (N), all differentiable.
 
     That is `cell.scan` of x @ w_ih.T + bias, with rows x (N, I) as there; without `batch_sizes` every step has B rows.
+    If w_ih is None, x is such a product, or, with `places` (N), the distinct rows of one: scanned is x[places] + bias.
     Half precision is computed, and its distances returned, in float32. `narrow` rounds the factors of products to
     bfloat16, where that is faster; with an x in bfloat16 a CPU does so anyway. Sums, gates and states stay in float32.
     """
     dtype, exact = x.dtype, torch.promote_types(x.dtype, torch.float32)
-    x, w_ih, w_hh, h0, c0 = (tensor.to(exact) for tensor in (x, w_ih, w_hh, h0, c0))
-    bias = None if bias is None else bias.to(exact)
+    x, w_hh, h0, c0 = (tensor.to(exact) for tensor in (x, w_hh, h0, c0))
+    w_ih, bias = (None if tensor is None else tensor.to(exact) for tensor in (w_ih, bias))
     if is_transformed():
-        h, h_n, c_n, d_f, d_i = equations.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse)
+        h, h_n, c_n, d_f, d_i = equations.scan(x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, places)
         return h.to(dtype), h_n.to(dtype), c_n.to(dtype), d_f, d_i
     training, tracing = torch.is_grad_enabled(), is_tracing()  # a trace runs with and without gradients
     wants_d_state = tracing or (training and (h0.requires_grad or c0.requires_grad))
     wanted = wants_d_state or any(tensor is not None and tensor.requires_grad for tensor in (x, w_ih, w_hh, bias))
     save = tracing or (training and wanted)
     narrow = exact == torch.float32 and (narrow or (dtype == torch.bfloat16 and x.device.type == "cpu"))
-    arguments = x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save, wants_d_state
+    arguments = x, w_ih, w_hh, bias, h0, c0, batch_sizes, chunk_size, reverse, save, wants_d_state, places
     out = torch.ops.onlstm.scan(*arguments, narrow=narrow)
     h, h_n, c_n, d_f, d_i, *_ = out
     return h.to(dtype), h_n.to(dtype), c_n.to(dtype), d_f, d_i
@@ -144,10 +147,9 @@ for _name, _plain in (("scan", reference.forward), ("scan_backward", reference.b
     _LIBRARY.impl(_name, _gpu, "CUDA")  # ROCm's too
 
 
-def _scan_fake(
-    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any, **narrow: Any
-) -> Any:
-    (N, _), (G, D), save = x.shape, w_hh.shape, rest[-2]
+def _scan_fake(x: Tensor, w_ih: Any, w_hh: Tensor, bias: Any, h0: Tensor, c0: Tensor, *rest: Any, **narrow: Any) -> Any:
+    _, _, _, save, _, *places = rest
+    (N, *_), (G, D) = (places[0] if any(each is not None for each in places) else x).shape, w_hh.shape
     saved = N if save else 0
     outputs = (x.new_empty(shape) for shape in ((N, D), h0.shape, c0.shape, (N,), (N,)))
     return *outputs, x.new_empty(saved, G), x.new_empty(saved, D)
@@ -155,8 +157,9 @@ def _scan_fake(
 
 def _scan_backward_fake(*args: Any, **_: Any) -> tuple[Tensor, ...]:
     x, w_ih, w_hh, h0 = args[5:9]
-    d_x = x.new_empty(x.shape[0] if args[-2] else 0, x.shape[1])
-    return d_x, *(x.new_empty(shape) for shape in (w_ih.shape, w_hh.shape, w_ih.shape[:1], h0.shape, h0.shape))
+    d_x = x.new_empty(x.shape[0] if args[16] else 0, x.shape[1])
+    d_w_ih = x.new_empty(0) if w_ih is None else x.new_empty(w_ih.shape)
+    return d_x, d_w_ih, *(x.new_empty(shape) for shape in (w_hh.shape, w_hh.shape[:1], h0.shape, h0.shape))
 
 
 torch.library.register_fake("onlstm::scan", _scan_fake, lib=_LIBRARY)
@@ -165,27 +168,27 @@ torch.library.register_fake("onlstm::scan_backward", _scan_backward_fake, lib=_L
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: Any, output: tuple[Tensor, ...]) -> None:
     ctx.narrow = keyword_only_inputs["narrow"]
-    *arguments, ctx.chunk_size, ctx.reverse, save, ctx.wants_d_state = inputs
+    *arguments, ctx.chunk_size, ctx.reverse, save, ctx.wants_d_state, places = inputs
     if not save:
         raise RuntimeError("onlstm::scan was called with save=False and cannot be differentiated")
     if any(ctx.needs_input_grad[4:6]) and not ctx.wants_d_state:
         raise RuntimeError("onlstm::scan was called with wants_d_state=False, but its first state wants a gradient")
     h, *_, gates, c_prev = output
-    ctx.save_for_backward(*arguments, h, gates, c_prev)
+    ctx.save_for_backward(*arguments, places, h, gates, c_prev)
     ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    x, w_ih, w_hh, bias, h0, c0, batch_sizes, *saved = ctx.saved_tensors
+    x, w_ih, w_hh, bias, h0, c0, batch_sizes, places, *saved = ctx.saved_tensors
     needs = ctx.needs_input_grad[:6]
     if torch.is_grad_enabled():  # create_graph=True: the gradient will be differentiated
         tensors = x, w_ih, w_hh, bias, h0, c0
-        d = equations.gradients(grads[:5], tensors, needs, batch_sizes, ctx.chunk_size, ctx.reverse)
+        d = equations.gradients(grads[:5], tensors, needs, batch_sizes, ctx.chunk_size, ctx.reverse, places)
     else:
-        options = ctx.chunk_size, ctx.reverse, needs[0], ctx.wants_d_state
+        options = ctx.chunk_size, ctx.reverse, needs[0], ctx.wants_d_state, places
         arguments = *grads[:5], x, w_ih, w_hh, h0, c0, *saved, batch_sizes, *options
         d = torch.ops.onlstm.scan_backward(*arguments, narrow=ctx.narrow)
-    return *(gradient if need else None for gradient, need in zip(d, needs, strict=True)), *[None] * 5
+    return *(gradient if need else None for gradient, need in zip(d, needs, strict=True)), *[None] * 6
 
 
 def _no_second_gradient(ctx: Any, *grads: Any) -> None:

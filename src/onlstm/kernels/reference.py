@@ -23,7 +23,7 @@ def steps(rows: int, batch: int, batch_sizes: Tensor | None, reverse: bool) -> I
 
 def forward(
     x: Tensor,
-    w_ih: Tensor,
+    w_ih: Tensor | None,
     w_hh: Tensor,
     bias: Tensor | None,
     h0: Tensor,
@@ -33,6 +33,7 @@ def forward(
     reverse: bool,
     save: bool,
     wants_d_state: bool,
+    places: Tensor | None = None,
     *,
     narrow: bool = False,
 ) -> tuple[Tensor, ...]:
@@ -41,8 +42,7 @@ def forward(
     Without `save` the last two are empty. `wants_d_state` (h0 or c0 will get a gradient) is for the C++ kernel: if
     nobody asks for that, it may leave out a dead last chunk. `narrow` rounds the factors of products to bfloat16.
     """
-    x, w_ih, w_hh = (rounded(factor, narrow) for factor in (x, w_ih, w_hh))
-    x_gates = F.linear(x, w_ih, bias)
+    w_hh, x_gates = rounded(w_hh, narrow), pre_activations(x, w_ih, bias, places, narrow)
     (N, G), (B, D) = x_gates.shape, c0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
     h_n, c_n = (state.clone(memory_format=torch.contiguous_format) for state in (h0, c0))
@@ -72,7 +72,7 @@ def backward(
     d_df: Tensor | None,
     d_di: Tensor | None,
     x: Tensor,
-    w_ih: Tensor,
+    w_ih: Tensor | None,
     w_hh: Tensor,
     h0: Tensor,
     c0: Tensor,
@@ -84,10 +84,14 @@ def backward(
     reverse: bool,
     wants_d_x: bool,
     wants_d_state: bool,
+    places: Tensor | None = None,
     *,
     narrow: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of x (empty if not wanted), w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero)."""
+    """Return the gradients of x, w_ih, w_hh, bias, h0, c0 from the outputs' (None: zero).
+
+    That of x is empty if it is not wanted, that of w_ih if there is none.
+    """
     (N, G), (B, D) = gates.shape, h0.shape
     K, M = (G - 4 * D) // 2, D // chunk_size
     d_h0, d_c0 = first_gradients(d_hn, d_cn, h0)
@@ -126,7 +130,17 @@ def backward(
             -1,
         )
         d_h0[:b] = rounded(d_gates[t], narrow) @ w_hh
-    return *weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x, narrow), d_h0, d_c0
+    return *weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x, places, narrow), d_h0, d_c0
+
+
+def pre_activations(
+    x: Tensor, w_ih: Tensor | None, bias: Tensor | None, places: Tensor | None, narrow: bool = False
+) -> Tensor:
+    """Return W x + b of all rows or, without W, x + b of those in their places; in memory of its own."""
+    if w_ih is not None:
+        return F.linear(rounded(x, narrow), rounded(w_ih, narrow), bias)
+    rows = x.clone(memory_format=torch.contiguous_format) if places is None else x.index_select(0, places)
+    return rows if bias is None else rows + bias
 
 
 def first_gradients(d_hn: Tensor | None, d_cn: Tensor | None, h0: Tensor) -> list[Tensor]:
@@ -137,13 +151,24 @@ def first_gradients(d_hn: Tensor | None, d_cn: Tensor | None, h0: Tensor) -> lis
 
 
 def weight_gradients(
-    d_gates: Tensor, x: Tensor, w_ih: Tensor, h: Tensor, h0: Tensor, order: list[slice], wants_d_x: bool, narrow: bool
+    d_gates: Tensor,
+    x: Tensor,
+    w_ih: Tensor | None,
+    h: Tensor,
+    h0: Tensor,
+    order: list[slice],
+    wants_d_x: bool,
+    places: Tensor | None,
+    narrow: bool,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of x, w_ih, w_hh and bias from those of all pre-activations: one product each."""
-    d_bias, h_prev = d_gates.sum(0), _h_prev(h, h0, order)
-    d_gates, x, w_ih, h_prev = (rounded(factor, narrow) for factor in (d_gates, x, w_ih, h_prev))
-    d_x = d_gates @ w_ih if wants_d_x else x.new_empty(0, x.shape[1])
-    return d_x, d_gates.T @ x, d_gates.T @ h_prev, d_bias
+    d_bias, h_prev, d_x, d_w_ih = d_gates.sum(0), _h_prev(h, h0, order), d_gates, x.new_empty(0)
+    d_gates, x, h_prev = (rounded(factor, narrow) for factor in (d_gates, x, h_prev))
+    if w_ih is not None:
+        d_x, d_w_ih = d_gates @ rounded(w_ih, narrow) if wants_d_x else d_x, d_gates.T @ x
+    elif places is not None:
+        d_x = x.new_zeros(x.shape).index_add_(0, places, d_x)
+    return d_x if wants_d_x else x.new_empty(0, x.shape[1]), d_w_ih, d_gates.T @ h_prev, d_bias
 
 
 def rounded(factor: Tensor, narrow: bool) -> Tensor:

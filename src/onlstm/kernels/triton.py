@@ -18,7 +18,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn import functional as F
 
 from onlstm.kernels import graphs, reference
 from onlstm.kernels.graphs import Buffers
@@ -219,7 +218,7 @@ def _backward_step(t: slice, buffers: Any, chunk_size: int) -> None:
 
 def forward(
     x: Tensor,
-    w_ih: Tensor,
+    w_ih: Tensor | None,
     w_hh: Tensor,
     bias: Tensor | None,
     h0: Tensor,
@@ -229,12 +228,13 @@ def forward(
     reverse: bool,
     save: bool,
     wants_d_state: bool,
+    places: Tensor | None = None,
     *,
     narrow: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return what `reference.forward` returns."""
-    x, w_ih, w_hh = (rounded(factor, narrow) for factor in (x, w_ih, w_hh))
-    gates = F.linear(x, w_ih, bias)  # each row is replaced by its activated gates
+    w_hh = rounded(w_hh, narrow)
+    gates = reference.pre_activations(x, w_ih, bias, places, narrow)  # each row is replaced by its activated gates
     (N, G), (B, D) = gates.shape, c0.shape
     h, d_f, d_i, c_prev = (gates.new_empty(shape) for shape in ((N, D), (N,), (N,), (N if save else 0, D)))
     state = [x.clone(memory_format=torch.contiguous_format) for x in (h0, c0)]
@@ -246,10 +246,11 @@ def forward(
 
 def backward(*args: Any, narrow: bool = False) -> tuple[Tensor, ...]:
     """Return what `reference.backward` returns, of the same arguments."""
-    *d_outputs, x, w_ih, w_hh, h0, _, h, gates, c_prev, batch_sizes, chunk_size, reverse, wants_d_x, _ = args
-    d_h, d_hn, d_cn, d_df, d_di = (None if d is None else d.contiguous() for d in d_outputs)
+    d_h, d_hn, d_cn, d_df, d_di = (None if d is None else d.contiguous() for d in args[:5])
+    x, w_ih, w_hh, h0, _, h, gates, c_prev, batch_sizes, chunk_size, reverse, wants_d_x, _, *rest = args[5:]
+    places = rest[0] if rest else None
     state, d_gates = reference.first_gradients(d_hn, d_cn, h0), torch.empty_like(gates)
-    order = list(reference.steps(len(x), len(h0), batch_sizes, reverse))
+    order = list(reference.steps(len(gates), len(h0), batch_sizes, reverse))
     buffers = Buffers((gates, c_prev, d_h, d_df, d_di), (d_gates,), state, rounded(w_hh, narrow), narrow)
     graphs.run(_backward_step, order[::-1], buffers, chunk_size)
-    return *reference.weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x, narrow), *state
+    return *reference.weight_gradients(d_gates, x, w_ih, h, h0, order, wants_d_x, places, narrow), *state

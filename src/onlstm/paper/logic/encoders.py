@@ -42,14 +42,17 @@ from onlstm.paper.logic.rl_spinn import RLSPINN
 from onlstm.paper.logic.rrnet import RRNet
 
 _OWN = "name a torch.nn.Module of your own with a whole number `size`, made from a ModelConfig"
+_MASKS = 32
+"""Ways in which the embedding of a token is dropped out in a batch."""
 _CUTS = (3, 5, 7)
 """Where a batch of the published pairs branches most: there is a fifth less to compute than without."""
 
 
 class Recurrent(Encoder):
-    """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and equal prefixes are computed once.
+    """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and what is equal is computed once.
 
-    Formulas are read up to each of `_CUTS` in turn, those that are still equal there as one (and with one dropout).
+    Formulas are read up to each of `_CUTS` in turn, those that are still equal there as one (and with one dropout). A
+    token's embedding is dropped out in `_MASKS` ways, of which each of its places takes one.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -68,28 +71,34 @@ class Recurrent(Encoder):
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
         parts, places = _parts(formulas, self.device)
-        words = self.dropout(self.embedding(torch.cat([part.tokens for part in parts])))
-        layers = list(self._layers())
+        (first, start, *rest), *others = self._layers()
+        masks = _MASKS if self.training and self.dropout.p else 1
+        words = F.linear(self.dropout(self.embedding.weight.repeat(masks, 1)), first, start)  # all that there can be
+        layers: Any = [(None, None, *rest), *others]
         zero = words.new_zeros(1, self.size)
         states = [(zero, zero)] * len(layers)
         last = []
-        for part, rows in zip(parts, words.split([len(part.tokens) for part in parts]), strict=True):
-            for k, (w_ih, w_hh, bias, chunk_size) in enumerate(layers):
+        for part in parts:
+            mask = torch.randint(masks, part.tokens.shape, device=self.device)
+            rows, chosen = words, part.tokens + len(VOCABULARY) * mask
+            for k, (w_ih, bias, w_hh, chunk_size) in enumerate(layers):
                 h, c = (state.index_select(0, part.parents) for state in states[k])
-                rows = F.dropout(rows, self.rnn.dropout, self.training and k > 0)
-                rows, h, c, *_ = ops.scan(rows, w_ih, w_hh, bias, h, c, part.sizes, chunk_size, narrow=self.rounds)
+                options: Any = {"places": None if k else chosen, "narrow": self.rounds}
+                rows, h, c, *_ = ops.scan(rows, w_ih, w_hh, bias, h, c, part.sizes, chunk_size, **options)
+                rows = F.dropout(rows, self.rnn.dropout, self.training)
                 states[k] = h, c
             last.append(h)
         return torch.cat(last).index_select(0, places)
 
     def _layers(self) -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
-        """Yield w_ih, w_hh, bias and chunk size of each layer for `ops.scan`: the weights of one pass."""
+        """Yield w_ih, bias, w_hh and chunk size of each layer for `ops.scan`: the weights of one pass."""
         for w_ih, w_hh, b_ih, b_hh in self.rnn.all_weights:
-            bias = b_ih + b_hh
             if isinstance(self.rnn, ONLSTM):
-                yield w_ih, F.dropout(w_hh, self.rnn.weight_dropout, self.training), bias, self.rnn.chunk_size
+                dropped = F.dropout(w_hh, self.rnn.weight_dropout, self.training)
+                yield w_ih, b_ih + b_hh, dropped, self.rnn.chunk_size
             else:
-                yield *open_gates(w_ih, w_hh, bias), self.size
+                weights, recurrent, bias = open_gates(w_ih, w_hh, b_ih + b_hh)
+                yield weights, bias, recurrent, self.size
 
 
 class _Part(NamedTuple):
