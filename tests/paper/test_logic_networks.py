@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.testing import assert_close
 
 from onlstm.errors import UserError
 from onlstm.paper.logic import encoders, formulas
@@ -107,6 +108,28 @@ def test_each_part_has_its_dropout():
         )
         inner = {part.p for part in encoder if part is not model.encoder.dropout}
         assert (model.encoder.dropout.p, *{part.p for part in head}, inner) == expected
+
+
+@pytest.mark.parametrize("encoder", ["onlstm", "lstm"])
+def test_every_place_of_a_token_has_one_of_its_dropped_out_embeddings(encoder):
+    made = build(ModelConfig(encoder=encoder, **SMALL)).double().train()
+    made.dropout.p, tokens = 0.4, ids("( ( ( not a ) ( or b ) ) ( and ( not ( a ( or a ) ) ) ) )")
+    torch.manual_seed(1)
+    vector = made([tokens])
+    torch.manual_seed(1)
+    rows = made.dropout(made.embedding.weight.repeat(encoders._MASKS, 1))
+    ends = [0, *encoders._CUTS, len(tokens)]
+    masks = torch.cat([torch.randint(encoders._MASKS, (end - start,)) for start, end in pairwise(ends)])
+    plain = made.rnn(rows[tokens + len(VOCABULARY) * masks][:, None])[0][-1]
+    assert_close(vector, plain, rtol=0, atol=1e-12)
+    weights = list(made.parameters())
+    for found, expected in zip(*(torch.autograd.grad(v.sum(), weights) for v in (vector, plain)), strict=True):
+        assert_close(found, expected, rtol=0, atol=1e-12)
+    places = (tokens == VOCABULARY.index("a")).nonzero().flatten()
+    assert len(set(masks[places].tolist())) > 1
+    state = torch.get_rng_state()
+    made.eval()([tokens])
+    assert torch.equal(state, torch.get_rng_state()), "a test draws nothing"
 
 
 def test_a_pass_has_one_drop_connect_mask():

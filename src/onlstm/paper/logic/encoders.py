@@ -79,8 +79,9 @@ class Recurrent(Encoder):
         states = [(zero, zero)] * len(layers)
         last = []
         for part in parts:
-            mask = torch.randint(masks, part.tokens.shape, device=self.device)
-            rows, chosen = words, part.tokens + len(VOCABULARY) * mask
+            rows, chosen = words, part.tokens
+            if masks > 1:
+                chosen = chosen + len(VOCABULARY) * torch.randint(masks, chosen.shape, device=self.device)
             for k, (w_ih, bias, w_hh, chunk_size) in enumerate(layers):
                 h, c = (state.index_select(0, part.parents) for state in states[k])
                 options: Any = {"places": None if k else chosen, "narrow": self.rounds}
