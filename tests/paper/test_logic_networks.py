@@ -132,13 +132,19 @@ def test_every_place_of_a_token_has_one_of_its_dropped_out_embeddings(encoder):
     assert torch.equal(state, torch.get_rng_state()), "a test draws nothing"
 
 
-def test_a_pass_has_one_drop_connect_mask():
-    made = build(ModelConfig(**SMALL, dropout=0.0, weight_dropout=0.5))
+@pytest.mark.parametrize("encoder", ["onlstm", "lstm"])
+def test_a_pass_has_one_drop_connect_mask(encoder):
+    made = build(ModelConfig(encoder=encoder, **SMALL, dropout=0.0, weight_dropout=0.5))
     words = ids("( ( not a ) ( or ( b ( and ( not c ) ) ) ) )")
     torch.manual_seed(3)
     found = made([words])[0]
     torch.manual_seed(3)
-    torch.testing.assert_close(found, made.rnn(made.embedding(words))[0][-1])
+    dropped = torch.nn.functional.dropout(made.rnn.weight_hh_l0, 0.5)
+    assert (dropped == 0).any()
+    output, _ = torch.func.functional_call(made.rnn, {"weight_hh_l0": dropped}, made.embedding(words))
+    torch.testing.assert_close(found, output[-1])
+    made.eval()
+    torch.testing.assert_close(made([words])[0], made.rnn(made.embedding(words))[0][-1])
 
 
 @settings(deadline=None)

@@ -56,7 +56,7 @@ class ModelConfig:
     dropout_classifier: float | None = None
     """Dropout in the classifier alone (default: that of the rest)."""
     weight_dropout: float = 0.0
-    """Drop-connect on the recurrent weights of an ON-LSTM."""
+    """Drop-connect on the recurrent weights of an ON-LSTM or LSTM."""
 
     @property
     def vocab_size(self) -> int:

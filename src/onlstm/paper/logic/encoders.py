@@ -59,13 +59,14 @@ class Recurrent(Encoder):
         super().__init__(config)
         sizes = config.embedding_size, config.hidden_size, config.num_layers
         between = config.dropout if config.num_layers > 1 else 0.0
+        self.weight_dropout = config.weight_dropout
         self.rnn: nn.RNNBase
         if config.encoder == "lstm":
             self.rnn = nn.LSTM(*sizes, dropout=between)
             return
         chunks: Any = {"chunk_size": config.chunk_size, "free_last_chunk": config.free_last_chunk}
         try:
-            self.rnn = ONLSTM(*sizes, dropout=between, weight_dropout=config.weight_dropout, **chunks)
+            self.rnn = ONLSTM(*sizes, dropout=between, **chunks)
         except ValueError as error:
             raise UserError(f"model.chunk_size: {error}") from None
 
@@ -94,11 +95,11 @@ class Recurrent(Encoder):
     def _layers(self) -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
         """Yield w_ih, bias, w_hh and chunk size of each layer for `ops.scan`: the weights of one pass."""
         for w_ih, w_hh, b_ih, b_hh in self.rnn.all_weights:
+            dropped = F.dropout(w_hh, self.weight_dropout, self.training)
             if isinstance(self.rnn, ONLSTM):
-                dropped = F.dropout(w_hh, self.rnn.weight_dropout, self.training)
                 yield w_ih, b_ih + b_hh, dropped, self.rnn.chunk_size
             else:
-                weights, recurrent, bias = open_gates(w_ih, w_hh, b_ih + b_hh)
+                weights, recurrent, bias = open_gates(w_ih, dropped, b_ih + b_hh)
                 yield weights, bias, recurrent, self.size
 
 
