@@ -10,9 +10,10 @@ from torch.nn import functional as F
 from onlstm.kernels import build
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, TrainConfig
+from onlstm.paper.logic.embedded import hidden, parents
 from onlstm.paper.logic.encoders import ENCODERS
 from onlstm.paper.logic.generate import generate
-from onlstm.paper.logic.linear import Linear, linear
+from onlstm.paper.logic.linear import Linear, known, linear
 from onlstm.paper.logic.rrnet import Stacks
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.train.precision import round_products
@@ -30,10 +31,18 @@ def one_step(encoder, numbers):
     return torch.cat([h, c, stacks.content.flatten(1)], -1)
 
 
+def composed(layer, numbers, **bias):
+    """Return parents of given nodes, the product of their gates known before."""
+    left, right = numbers(2, 100, 800)
+    with torch.no_grad():
+        gates = layer(hidden(left, right))
+    return parents(left, right, known(gates, hidden(left, right), layer), **bias)[0]
+
+
 GIVEN = {
-    "gumbel-tree-lstm": lambda encoder, numbers: torch.cat(encoder.parents(*numbers(2, 100, 800))[:2], -1),
+    "gumbel-tree-lstm": lambda encoder, numbers: composed(encoder.compose, numbers, forget=1),
     "rrnet": one_step,
-    "rl-spinn": lambda encoder, numbers: encoder.compose(*numbers(2, 100, 800)),
+    "rl-spinn": lambda encoder, numbers: composed(encoder.gates, numbers),
 }
 """Rounding may change the trees that encoders choose, so of these a composition of given nodes."""
 

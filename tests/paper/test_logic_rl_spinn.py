@@ -12,6 +12,7 @@ from formulas import TEXTS, estimates_have_the_mean, ids, policy_alone_learns_fr
 from onlstm.paper.logic import induced
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig
+from onlstm.paper.logic.embedded import hidden, parents
 from onlstm.paper.logic.formulas import Pair
 from onlstm.trees import Tree, tree_from_distances
 
@@ -103,6 +104,17 @@ def test_sampled_trees_come_with_their_probabilities():
     assert np.abs(known - log_p.numpy()[:, None]).min(1).max() < 1e-10
 
 
+def along(module, trees, leaves):
+    """Return the roots of given trees, whose gates are computed anew, node by node."""
+    nodes, gates = [*leaves.detach()[:, None]], []
+    with torch.no_grad():
+        for a, b in (children for step in trees.steps for children in zip(*step[:2], strict=True)):
+            left, right = nodes[a], nodes[b]
+            gates.append(module.gates(hidden(left, right)))
+            nodes.append(parents(left, right, gates[-1])[0])
+    return module.along(trees._replace(gates=torch.cat(gates)), leaves)
+
+
 def test_gradients_of_given_trees():
     """Choices have no derivative; vectors and log-probabilities of trees that stay have one."""
     module = encoder(D=3, scale=0.7)
@@ -114,7 +126,7 @@ def test_gradients_of_given_trees():
 
     def vectors(*values):
         """Use `forward` for what the tests need of the module under other weights."""
-        module.forward = lambda: module.along(trees, module.leaf(module.embedding(torch.cat(formulas))))
+        module.forward = lambda: along(module, trees, module.leaf(module.embedding(torch.cat(formulas))))
         return functional_call(module, dict(zip(names, values, strict=True)), ())
 
     assert gradcheck(vectors, weights, fast_mode=True)

@@ -89,11 +89,11 @@ def test_how_it_was_trained_is_said(tmp_path):
     assert ("majority", "logic") not in rows
 
 
-def test_several_seeds_have_mean_and_range(tmp_path):
+def test_several_seeds_have_mean_and_deviation(tmp_path):
     content = result(onlstm=[row(0, 100, 78), row(1, 98, 76), row(2, 99, 80)], lstm=[row(0, 100, 67)])
     rows = cells(page(tmp_path, logic=content), "12")
     assert (rows["ON-LSTM", "logic"][2], rows["ON-LSTM", "logic"][-1]) == ("99.0", "78.0")
-    assert (rows["lowest–highest", ""][2], rows["lowest–highest", ""][-1]) == ("98.0–100.0", "76.0–80.0")
+    assert (rows["deviation", ""][2], rows["deviation", ""][-1]) == ("1.0", "2.0")
 
 
 def test_variants_in_other_files_are_further_rows(tmp_path):
@@ -125,7 +125,7 @@ def test_a_length_without_pairs_is_a_dash(tmp_path):
     few["by_length"] |= {"11": None, "12": None}
     rows = cells(page(tmp_path, logic=result(onlstm=[few, few])), "12")
     assert rows["ON-LSTM", "logic"][-3:] == ["82.0", "–", "–"]
-    assert rows["lowest–highest", ""][-3:] == ["82.0", "–", "–"]
+    assert rows["deviation", ""][-3:] == ["0.0", "–", "–"]
 
 
 @pytest.mark.parametrize(

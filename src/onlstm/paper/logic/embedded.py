@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from onlstm.paper.logic.config import ModelConfig
@@ -17,6 +18,25 @@ def by_step(formulas: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
     """Return the tokens of formulas, longest first, step by step, and how many formulas have each step."""
     alive = [sum(len(ids) > t for ids in formulas) for t in range(len(formulas[0]))]
     return torch.cat([torch.stack([ids[t] for ids in formulas[:rows]]) for t, rows in enumerate(alive)]), alive
+
+
+def hidden(left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> Float[Tensor, "n S"]:
+    """Return the hidden states of nodes (h, c) that are composed, side by side."""
+    return torch.cat([left.chunk(2, -1)[0], right.chunk(2, -1)[0]], -1)
+
+
+def parents(
+    left: Float[Tensor, "n S"], right: Float[Tensor, "n S"], sums: Float[Tensor, "n 5D"], forget: float = 0.0
+) -> tuple[Float[Tensor, "n S"], list[Float[Tensor, "n D"]]]:
+    """Return the parents (h, c) of nodes, as in a binary Tree-LSTM, and of what they are made: gates and tanh(c).
+
+    `sums` are what the gates are the sigmoid or tanh of; `forget` is added to those of the forget gates.
+    """
+    i, f_l, f_r, o, g = sums.chunk(5, -1)
+    i, f_l, f_r, o, g = gates = [i.sigmoid(), (f_l + forget).sigmoid(), (f_r + forget).sigmoid(), o.sigmoid(), g.tanh()]
+    c = f_l * left.chunk(2, -1)[1] + f_r * right.chunk(2, -1)[1] + i * g
+    tanh_c = c.tanh()
+    return torch.cat([o * tanh_c, c], -1), [*gates, tanh_c]
 
 
 class Dropout(nn.Dropout):

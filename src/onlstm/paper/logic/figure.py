@@ -23,7 +23,7 @@ Experiments = Mapping[str, Experiment]
 def accuracies(experiments: Experiments) -> Table:
     """Return accuracies by length, ours and then the published, if those were trained on the same lengths.
 
-    Of several seeds: the mean, and below it the lowest and the highest.
+    Of several seeds: the mean, and below it the standard deviation.
     """
     lines = []
     for name, run, rows in _encoders(experiments):
@@ -31,7 +31,7 @@ def accuracies(experiments: Experiments) -> Table:
         trained = ["", ""] if name == "majority" else [str(len(rows)), _range([row.epochs for row in rows])]
         lines.append([name, run, *trained, *(number(statistics.fmean(c)) if c else NONE for c in columns)])
         if len(rows) > 1:
-            lines.append(["lowest–highest", "", "", "", *(_range(column, 1) for column in columns)])
+            lines.append(["deviation", "", "", "", *(_deviation(column) for column in columns)])
     first = next(iter(experiments.values()))
     if first.data.max_train_ops == _PUBLISHED_OPS:
         for name, quoted in first.published.items():
@@ -122,6 +122,10 @@ def _alike(published: str) -> str:
 
 def _settings(row: Row) -> str:
     return ", ".join(f"{key} {value}" for key, value in row.settings.items() if key != "epochs") or "none"
+
+
+def _deviation(seeds: Sequence[float]) -> str:
+    return number(statistics.stdev(seeds)) if len(seeds) > 1 else NONE
 
 
 def _range(values: Sequence[float], digits: int = 0) -> str:

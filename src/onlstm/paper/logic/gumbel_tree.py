@@ -21,54 +21,58 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import TreeEncoder
-from onlstm.paper.logic.linear import Linear, linear
+from onlstm.paper.logic.embedded import TreeEncoder, hidden, parents
+from onlstm.paper.logic.linear import Linear, known, linear
 
 
-def _at_nodes(left: Float[Tensor, "B m S"], right: Float[Tensor, "B m S"]) -> Float[Tensor, "B m+1 S"]:
-    """Return the sum of gradients of candidates by their left nodes, 0 … m - 1, and by their right ones, 1 … m."""
-    d_r = torch.cat([left, torch.zeros_like(left[:, :1])], 1)
-    d_r[:, 1:] += right
-    return d_r
-
-
-class _Scores(torch.autograd.Function):
-    """The scores of a layer's candidates, known already, as functions of its nodes."""
+class _Children(torch.autograd.Function):
+    """The two nodes of each formula that are composed next; and all nodes, whose gradient has room for theirs."""
 
     @staticmethod
-    def forward(ctx: Any, r: Tensor, scores: Tensor, slopes: Tensor, numbers: Tensor) -> Tensor:
-        ctx.slopes, ctx.numbers = slopes, numbers
-        return scores.clone()
+    def forward(ctx: Any, r: Float[Tensor, "B m+1 S"], place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.rows, ctx.place = torch.arange(len(r), device=r.device), place
+        return r[ctx.rows, place], r[ctx.rows, place + 1], r
 
     @staticmethod
-    def backward(ctx: Any, grad: Float[Tensor, "B m"]) -> tuple[Tensor, Tensor, None, None]:
-        left, right = ctx.slopes[ctx.numbers].mul_(grad[..., None]).chunk(2, -1)
-        return _at_nodes(left, right), grad, None, None
+    def backward(ctx: Any, *d: Tensor) -> tuple[Tensor, None]:
+        d_left, d_right, d_r = d
+        d_r[ctx.rows, ctx.place] += d_left
+        d_r[ctx.rows, ctx.place + 1] += d_right
+        return d_r, None
 
 
 class _Next(torch.autograd.Function):
-    """The next layer, m_l r_i + m_p r_p + m_r r_(i+1): y is one-hot, with the gradient of the softmax v."""
+    """The next layer, m_l r_i + m_p r_p + m_r r_(i+1): y is one-hot, with the gradient of v, the softmax of the scores.
+
+    Scores are known already; as functions of the nodes they have the slopes.
+    """
 
     @staticmethod
-    def forward(ctx: Any, r: Tensor, v: Tensor, parent: Tensor, place: Tensor, *candidates: Tensor) -> Tensor:
-        ctx.save_for_backward(r, place)
-        ctx.candidates, ctx.numbers = candidates
+    def forward(ctx: Any, r: Tensor, scores: Tensor, parent: Tensor, v: Tensor, place: Tensor, *kept: Tensor) -> Tensor:
+        ctx.save_for_backward(r, v, place)
+        ctx.candidates, ctx.slopes, ctx.numbers = kept
         columns = torch.arange(v.shape[1], device=r.device)
         after = r[:, :-1].where((columns < place[:, None])[..., None], r[:, 1:])
         return after.where((columns != place[:, None])[..., None], parent[:, None])
 
     @staticmethod
     def backward(ctx: Any, grad: Float[Tensor, "B m S"]) -> tuple[Tensor | None, ...]:
-        r, place = ctx.saved_tensors
+        r, v, place = ctx.saved_tensors
         nodes = r[:, :-1], ctx.candidates[ctx.numbers], r[:, 1:]
         d_left, d_p, d_right = (torch.einsum("bms,bms->bm", grad, state) for state in nodes)
         d_v = d_p - d_right + (d_right - d_left).flip(1).cumsum(1).flip(1)  # m_l = 1 - cumsum(y), m_r = cumsum(y) - y
-        side = torch.arange(grad.shape[1], device=r.device)[:, None] - place[:, None, None]  # left: negative
-        d_r = _at_nodes(grad * (side < 0), grad * (side > 0))
-        return d_r, d_v, grad[torch.arange(len(r), device=r.device), place], None, None, None
+        d_scores = v * (d_v - (v * d_v).sum(-1, keepdim=True))
+        left, right = ctx.slopes[ctx.numbers].chunk(2, -1)
+        side = torch.arange(grad.shape[1], device=r.device) - place[:, None]  # left: negative
+        d_r = F.pad(left * d_scores[..., None], (0, 0, 0, 1))
+        d_r[:, 1:].addcmul_(right, d_scores[..., None])
+        d_r[:, :-1].addcmul_(grad, (side < 0).to(grad)[..., None])
+        d_r[:, 1:].addcmul_(grad, (side > 0).to(grad)[..., None])
+        return d_r, d_scores, grad[torch.arange(len(r), device=r.device), place], *[None] * 5
 
 
 class GumbelTreeLSTM(TreeEncoder):
@@ -96,10 +100,9 @@ class GumbelTreeLSTM(TreeEncoder):
         """Return the vectors (B, D) of formulas, longest first, and in each step the places of the parents chosen."""
         left = torch.tensor([len(ids) for ids in formulas], device=self.device) - 1  # candidates of each
         r = self.leaf(self.dropout(self.embedding(pad_sequence(list(formulas), batch_first=True).to(self.device))))
-        m, known, ended, places = r.shape[1] - 1, 0, [], []
+        m, count, ended, places = r.shape[1] - 1, 0, [], []
         scores, numbers = r.new_zeros(len(r), m), left.new_zeros(len(r), m)
-        some = 3 * int(left.sum()) * torch.is_grad_enabled()  # gradients alone need them
-        candidates, slopes = (r.new_empty(some, k * self.size) for k in (2, 4))
+        gates, candidates, slopes = (r.new_empty(3 * int(left.sum()), k * self.size) for k in (5, 2, 4))
         columns = torch.arange(m, device=self.device)
         new = columns < left[:, None]
         while len(columns):
@@ -107,39 +110,34 @@ class GumbelTreeLSTM(TreeEncoder):
             ended.append(r[B:, 0, : self.size])  # formulas that are a single node leave the batch
             r, scores, numbers, left, new = r[:B], scores[:B], numbers[:B], left[:B], new[:B]
             row, column = new.nonzero(as_tuple=True)
-            children = r.detach()[row, column], r.detach()[row, column + 1]
-            h, *_ = made = self.parents(*children)
-            if some:
-                candidates[known : known + len(row)] = torch.cat(made[:2], -1).detach()
-                slopes[known : known + len(row)] = self.slopes(*children, *made[1:])
-            numbers[row, column] = torch.arange(known, known := known + len(row), device=self.device)
-            scores = scores.index_put((row, column), h @ self.q)
-            by_nodes: Tensor = _Scores.apply(r, scores, slopes, numbers)  # type: ignore[no-untyped-call]
-            v = self.validity(by_nodes, columns < left[:, None])
+            nodes = r.detach()[row, column], r.detach()[row, column + 1]
+            sums = self.compose(hidden(*nodes))
+            made, parts = parents(*nodes, sums, forget=1)
+            some = slice(count, count := count + len(row))
+            gates[some], candidates[some] = sums.detach(), made.detach()
+            if torch.is_grad_enabled():
+                slopes[some] = self.slopes(*nodes, parts)
+            numbers[row, column] = torch.arange(some.start, count, device=self.device)
+            scores = scores.index_put((row, column), made[:, : self.size] @ self.q)
+            v = self.validity(scores.detach(), columns < left[:, None])
             places.append(place := v.argmax(-1))
-            parent = torch.cat(self.parents(*(r[torch.arange(B, device=r.device), place + k] for k in (0, 1)))[:2], -1)
-            r = _Next.apply(r, v, parent, place, candidates, numbers)  # type: ignore[no-untyped-call]
+            a, b, r = _Children.apply(r, place)  # type: ignore[no-untyped-call]
+            sums = known(gates[numbers[torch.arange(B, device=r.device), place]], hidden(a, b), self.compose)
+            parent, _ = parents(a, b, sums, forget=1)
+            r = _Next.apply(r, scores, parent, v, place, candidates, slopes, numbers)  # type: ignore[no-untyped-call]
             left, place, columns = left - 1, place[:, None], columns[:-1]
             stay = columns + (columns >= place)
             scores, numbers = scores.gather(1, stay), numbers.gather(1, stay)
             new = ((columns == place) | (columns == place - 1)) & (columns < left[:, None])
         return torch.cat([r[:, 0, : self.size], *reversed(ended)]), places
 
-    def parents(self, left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Return the states (h, c) of the parents of nodes, and their gates."""
-        (h_l, c_l), (h_r, c_r) = left.chunk(2, -1), right.chunk(2, -1)
-        i, f_l, f_r, o, g = self.compose(torch.cat([h_l, h_r], -1)).chunk(5, -1)
-        i, f_l, f_r, o, g = gates = [i.sigmoid(), (f_l + 1).sigmoid(), (f_r + 1).sigmoid(), o.sigmoid(), g.tanh()]
-        c = f_l * c_l + f_r * c_r + i * g
-        return o * c.tanh(), c, gates
-
     @torch.no_grad()
-    def slopes(self, left: Tensor, right: Tensor, c: Tensor, gates: Sequence[Tensor]) -> Tensor:
+    def slopes(self, left: Tensor, right: Tensor, parts: Sequence[Tensor]) -> Tensor:
         """Return the derivatives of the scores of parents by the states of their children, left and right (n, 4D)."""
-        i, f_l, f_r, o, g = gates
-        d_c = self.q * o * (1 - c.tanh() ** 2)
-        d_gates = [d_c * g, d_c * left.chunk(2, -1)[1], d_c * right.chunk(2, -1)[1], self.q * c.tanh()]
-        d_sums = [*(d * gate * (1 - gate) for d, gate in zip(d_gates, gates, strict=False)), d_c * i * (1 - g**2)]
+        i, f_l, f_r, o, g, tanh_c = parts
+        d_c = self.q * o * (1 - tanh_c**2)
+        d_gates = [d_c * g, d_c * left[:, self.size :], d_c * right[:, self.size :], self.q * tanh_c]
+        d_sums = [*(d * gate * (1 - gate) for d, gate in zip(d_gates, parts, strict=False)), d_c * i * (1 - g**2)]
         d_l, d_r = linear(torch.cat(d_sums, -1), self.compose.weight.T, narrow=self.rounds).chunk(2, -1)
         return torch.cat([d_l, d_c * f_l, d_r, d_c * f_r], -1)
 

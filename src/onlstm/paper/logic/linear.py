@@ -34,6 +34,29 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, narrow: boo
     return product if bias is None else product + bias
 
 
+def known(product: Tensor, x: Tensor, layer: Linear) -> Tensor:
+    """Return `product`, which is layer(x) and was computed without gradients, with the gradients of layer(x)."""
+    narrow = layer.narrow and layer.training
+    with_gradients: Tensor = _Known.apply(product, x, layer.weight, layer.bias, narrow)  # type: ignore[no-untyped-call]
+    return with_gradients
+
+
+class _Known(Function):
+    """x @ weight.T + bias, known already."""
+
+    @staticmethod
+    def forward(ctx: Any, product: Tensor, x: Tensor, weight: Tensor, bias: Tensor, narrow: bool) -> Tensor:
+        ctx.save_for_backward(*((_rounded(x), weight.bfloat16()) if narrow else (x, weight)))
+        return product.view_as(product)
+
+    @staticmethod
+    def backward(ctx: Any, *d: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        d_product = _rounded(d[0]) if x.dtype != d[0].dtype else d[0]
+        d_x, d_weight = (d_product @ weight)[: len(d[0])], d_product.T @ x
+        return None, d_x.to(d[0].dtype), d_weight.to(d[0].dtype), d[0].sum(0), None
+
+
 class _Product(Function):
     """x @ weight.T in bfloat16, from and to other types."""
 

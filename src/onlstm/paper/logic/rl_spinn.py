@@ -7,8 +7,8 @@ feed-forward network of two layers, sees the two topmost nodes and the next toke
 in training it is sampled, a test takes the likelier. It learns by REINFORCE alone and the rest by backpropagation
 alone. (PAPER.md says what of this is our reading.)
 
-A first pass, without gradients, acts action by action; the second computes its trees again, all nodes of a depth
-together, so that gradients need few and large products.
+A first pass, without gradients, acts action by action; the second takes its trees, all nodes of a depth together, so
+that gradients need few and large products.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Sampler
-from onlstm.paper.logic.linear import Linear
+from onlstm.paper.logic.embedded import Sampler, hidden, parents
+from onlstm.paper.logic.linear import Linear, known
 
 
 class Trees(NamedTuple):
@@ -31,6 +30,8 @@ class Trees(NamedTuple):
     steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
     """Of each action: left children, right children and their parents."""
     roots: np.ndarray
+    gates: Tensor
+    """Of all parents."""
     seen: Tensor
     """What the policy saw at each choice, of all formulas,"""
     reduced: Tensor
@@ -46,15 +47,8 @@ class RLSPINN(Sampler):
         super().__init__(config)
         self.leaf = Linear(config.embedding_size, 2 * self.size)
         self.gates = Linear(2 * self.size, 5 * self.size)
-        hidden = max(1, self.size // 4)
-        self.policy = nn.Sequential(Linear(3 * self.size, hidden), nn.ReLU(), nn.Linear(hidden, 1))
-
-    def compose(self, left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> Float[Tensor, "n S"]:
-        """Return the parents of nodes."""
-        (h_l, c_l), (h_r, c_r) = left.chunk(2, -1), right.chunk(2, -1)
-        i, f_l, f_r, o, g = self.gates(torch.cat([h_l, h_r], -1)).chunk(5, -1)
-        c = f_l.sigmoid() * c_l + f_r.sigmoid() * c_r + i.sigmoid() * g.tanh()
-        return torch.cat([o.sigmoid() * c.tanh(), c], -1)
+        neurons = max(1, self.size // 4)
+        self.policy = nn.Sequential(Linear(3 * self.size, neurons), nn.ReLU(), nn.Linear(neurons, 1))
 
     def sample(self, formulas: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         leaves = self.leaf(self.dropout(self.embedding(torch.cat(list(formulas)).to(self.device))))
@@ -68,6 +62,7 @@ class RLSPINN(Sampler):
         """Return the trees of formulas, longest first."""
         B, n = len(lengths), len(leaves)
         nodes, made = torch.cat([leaves, leaves.new_empty(n - B, leaves.shape[1])]), n
+        gates = leaves.new_empty(n - B, 5 * self.size)
         ends = lengths.cumsum()
         token = ends - lengths  # the next of each formula
         stack, top = np.zeros((B, lengths[0]), np.int64), np.full(B, -1)
@@ -86,12 +81,15 @@ class RLSPINN(Sampler):
                 reduces[chooses] = reduced[-1].cpu().numpy()
             pushes, pops = rows[~reduces], rows[reduces]
             left, right = stack[pops, top[pops] - 1], stack[pops, top[pops]]
-            parents = made + np.arange(len(pops))
+            number = made + np.arange(len(pops))
+            if len(pops):
+                both = nodes[self._index(left)], nodes[self._index(right)]
+                gates[made - n : made - n + len(pops)] = sums = self.gates(hidden(*both))
+                nodes[made : made + len(pops)], _ = parents(*both, sums)
+            steps.append((left, right, number))
             made += len(pops)
-            nodes[self._index(parents)] = self.compose(nodes[self._index(left)], nodes[self._index(right)])
-            steps.append((left, right, parents))
             top += np.bincount(pushes, minlength=B) - np.bincount(pops, minlength=B)
-            stack[pops, top[pops]], stack[pushes, top[pushes]] = parents, token[pushes]
+            stack[pops, top[pops]], stack[pushes, top[pushes]] = number, token[pushes]
             token[pushes] += 1
         none = leaves.new_empty(0, 3 * self.size)
         shapes = (
@@ -99,25 +97,28 @@ class RLSPINN(Sampler):
             torch.cat([none[:, 0], *reduced]),
             torch.cat([self._index(token[:0]), *owners]),
         )
-        return Trees(steps, stack[:, 0], *shapes)
+        return Trees(steps, stack[:, 0], gates, *shapes)
 
     def _index(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
 
     def along(self, trees: Trees, leaves: Tensor) -> Tensor:
         """Return the roots of given trees: those of a depth need the nodes one deeper only."""
-        left, right, parents = (np.concatenate(part) for part in zip(*trees.steps, strict=True))
-        depth = np.zeros(len(leaves) + len(parents), np.int64)
+        left, right, numbers = (np.concatenate(part) for part in zip(*trees.steps, strict=True))
+        depth = np.zeros(len(leaves) + len(numbers), np.int64)
         for children in reversed(trees.steps):
             depth[children[0]] = depth[children[1]] = depth[children[2]] + 1
         place = np.zeros_like(depth)  # of a node among those of its depth
         below = leaves[:0]
         for level in range(int(depth.max()), -1, -1):
-            here, (words,) = depth[parents] == level, (depth[: len(leaves)] == level).nonzero()
-            children = (below.index_select(0, self._index(place[side[here]])) for side in (left, right))
-            parts = [leaves.index_select(0, self._index(words))] + ([self.compose(*children)] if any(here) else [])
+            here, (words,) = depth[numbers] == level, (depth[: len(leaves)] == level).nonzero()
+            parts = [leaves.index_select(0, self._index(words))]
+            if any(here):
+                a, b = (below.index_select(0, self._index(place[side[here]])) for side in (left, right))
+                gates = trees.gates[self._index(numbers[here] - len(leaves))]
+                parts.append(parents(a, b, known(gates, hidden(a, b), self.gates))[0])
             below = torch.cat(parts)
-            place[np.concatenate([words, parents[here]])] = np.arange(len(below))
+            place[np.concatenate([words, numbers[here]])] = np.arange(len(below))
         return below.index_select(0, self._index(place[trees.roots]))
 
     @torch.no_grad()
@@ -126,7 +127,7 @@ class RLSPINN(Sampler):
         trees = self.act(self.leaf(self.embedding(torch.cat(list(formulas)).to(self.device))), lengths)
         first = np.arange(2 * lengths.sum() - len(lengths))  # token of each node
         heights = np.zeros_like(first)
-        for step, (left, right, parents) in enumerate(trees.steps, 1):
-            first[parents] = first[left]
+        for step, (left, right, numbers) in enumerate(trees.steps, 1):
+            first[numbers] = first[left]
             heights[first[right]] = step
         return [part.tolist() for part in np.split(heights[: lengths.sum()], lengths.cumsum()[:-1])]
