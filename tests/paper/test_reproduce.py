@@ -230,8 +230,8 @@ def test_the_figure_of_logic_from_pairs_to_page(data, tmp_path):
     done = onlstm(*args)
     assert done.code == 0, done.err
     assert done.out.count("epoch  10") == 3
-    assert (tmp_path / "out" / "logic-rename" / "logic.svg").exists()
-    (tmp_path / "out" / "logic-rename" / "result.json").unlink()  # as if cut off before the end
+    assert (tmp_path / "out" / "logic-renamed" / "logic.svg").exists()
+    (tmp_path / "out" / "logic-renamed" / "result.json").unlink()  # as if cut off before the end
     again = onlstm(*args)
     assert (again.code, len(re.findall("done already|finished", again.out))) == (0, 3)
     page = (tmp_path / "out" / "figure-logic" / "figure-logic.md").read_text()

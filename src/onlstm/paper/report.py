@@ -148,7 +148,9 @@ def _alike(experiment: Experiment, results: Results) -> str:
         bank = getattr(result.content, "treebank", None)
         for command in experiment.commands(result):
             form = re.sub(rf"/{re.escape(result.file)}(?=\.json| |$)", "/NAME", command)
-            form = re.sub(r"--encoder \S+", "--encoder NETWORK", form)
+            if "--encoder " in form:
+                form = re.sub(r" --(seeds?|epochs|threads|model\.\S+|train\.(lr|precision)) \S+", "", form)
+                form = re.sub(r"--encoder \S+", "--encoder NETWORK", form)
             form = re.sub(r"--model\.rnn \S+( --model\.\S+ \S+)*", "--model.rnn NETWORK", form)
             form = form.replace(bank.path, "TREEBANK") if bank else form
             form = re.sub(r"(?<!--out)( \S*\bruns/\S+)+", " RUNS", form)

@@ -61,7 +61,7 @@ def trees(experiments: Mapping[str, Experiment | Evaluation]) -> Table:
                 lines.setdefault((_name(encoder), run, str(tree.layer or ""), tree.decoder), []).append(tree)
     for run, experiment in experiments.items():
         for tree in experiment.trees:
-            lines.setdefault((tree.decoder, run, "", ""), []).append(tree)
+            lines.setdefault((tree.decoder, "", "", ""), [tree])  # of the same formulas in every run
     head = ["trees", "result", "layer", "decoder", "F1", *map(str, LENGTHS)]
     return Table(head=head, rows=[[*key, *_means(seeds)] for key, seeds in lines.items()])
 
