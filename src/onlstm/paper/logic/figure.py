@@ -59,7 +59,7 @@ def trees(experiments: Mapping[str, Experiment | Evaluation]) -> Table:
         for encoder, rows in experiment.encoders.items():
             for tree in (tree for row in rows for tree in row.trees):
                 lines.setdefault((_name(encoder), run, str(tree.layer or ""), tree.decoder), []).append(tree)
-    for run, experiment in experiments.items():
+    for experiment in experiments.values():
         for tree in experiment.trees:
             lines.setdefault((tree.decoder, "", "", ""), [tree])  # of the same formulas in every run
     head = ["trees", "result", "layer", "decoder", "F1", *map(str, LENGTHS)]
