@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import Dropout, TreeEncoder, by_step
-from onlstm.paper.logic.linear import Linear
+from onlstm.paper.logic.linear import Linear, Pass
 
 _OUT_OF_REACH = 1e-5
 """A slot has attention if at least this share of the previous token lies up to the next higher one (authors' code)."""
@@ -67,8 +67,8 @@ class GatedRecursiveCell(nn.Module):
             Dropout(dropout), Linear(2 * D, 4 * D), nn.ReLU(), Dropout(dropout), Linear(4 * D, 4 * D)
         )
 
-    def forward(self, v: Float[Tensor, "B D"], h: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        g_v, g_h, g_c, u = self.gates(torch.cat([v, h], -1)).chunk(4, -1)
+    def forward(self, v: Float[Tensor, "B D"], h: Float[Tensor, "B D"], gates: Pass) -> Float[Tensor, "B D"]:
+        g_v, g_h, g_c, u = gates(v, h).chunk(4, -1)
         composed: Tensor = g_v.sigmoid() * v + g_h.sigmoid() * h + g_c.sigmoid() * u
         return composed
 
@@ -100,6 +100,7 @@ class OrderedMemory(TreeEncoder):
         N = self.slots if self.training else 2 * self.slots
         tokens, alive = by_step(formulas)
         x = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device))))).split(alive)
+        gates = Pass(self.cell.gates)
         empty = x[0].new_zeros(alive[0], 0, self.size)
         memory, top = Memory(empty, empty, empty[..., 0]), x[0]
         steps, ended = [memory.p], []
@@ -107,12 +108,12 @@ class OrderedMemory(TreeEncoder):
             rows = len(x_t)
             ended.append(top[rows:])
             before = Memory(*(part[:rows] for part in memory)).grown(x_prev[:rows], N)
-            memory = self.step(x_t, before)
+            memory = self.step(x_t, before, gates)
             top = memory.M_hat[:, -1]
             steps.append(memory.p)
         return torch.cat([top, *reversed(ended)]), steps
 
-    def step(self, x: Float[Tensor, "B D"], before: Memory) -> Memory:
+    def step(self, x: Float[Tensor, "B D"], before: Memory, gates: Pass) -> Memory:
         """Return the memory after the token x."""
         beta = self.score(self.query(x)[:, None] + self.key(before.M_hat))[..., 0] / self.size**0.5
         p = attention(beta, before.p)
@@ -120,9 +121,7 @@ class OrderedMemory(TreeEncoder):
         down = p.flip(-1).cumsum(-1).flip(-1)
         M = torch.lerp(before.M, before.M_hat, down[..., None])
         M_hat, v = [], x
-        for k, share in enumerate(up.unbind(-1)):
-            (rows,) = (share > 0).nonzero(as_tuple=True)  # in the others the token is above this slot
-            composed = self.norm(self.cell(v[rows], M[rows, k]))
-            v = x.index_copy(0, rows, torch.lerp(x[rows], composed, share[rows, None]))
+        for h, share in zip(M.unbind(1), up.split(1, -1), strict=True):
+            v = torch.lerp(x, self.norm(self.cell(v, h, gates)), share)
             M_hat.append(v)
         return Memory(M, torch.stack(M_hat, 1), p)
