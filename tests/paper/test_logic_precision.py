@@ -5,18 +5,15 @@ import copy
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch.autograd import gradcheck
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from onlstm.kernels import build
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, TrainConfig
-from onlstm.paper.logic.embedded import Dropout, hidden, parents
+from onlstm.paper.logic.embedded import hidden, parents
 from onlstm.paper.logic.encoders import ENCODERS
 from onlstm.paper.logic.generate import generate
-from onlstm.paper.logic.linear import Linear, Pass, known, linear
+from onlstm.paper.logic.linear import Linear, known, linear
 from onlstm.paper.logic.rrnet import Stacks
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.train.precision import round_products
@@ -112,45 +109,3 @@ def test_a_linear_layer_in_float32_is_torchs():
         *(torch.autograd.grad(y, (x, *layer.parameters()), d) for y in (own, plain)), strict=True
     ):
         assert torch.equal(found, expected)
-
-
-def network(p):
-    torch.manual_seed(0)
-    return nn.Sequential(Dropout(p), Linear(6, 5), nn.ReLU(), Dropout(p), Linear(5, 4)).double()
-
-
-def test_a_pass_is_its_network_in_every_call():
-    layers, parts = network(0.0), torch.randn(3, 2, 7, 3, dtype=torch.double, requires_grad=True)
-    calls = Pass(layers)
-    own = torch.stack([calls(v, h) for v, h in parts])
-    plain = torch.stack([layers(torch.cat([v, h], -1)) for v, h in parts])
-    for found, expected in zip(
-        (own, *torch.autograd.grad(own.sin().sum(), (parts, *layers.parameters()))),
-        (plain, *torch.autograd.grad(plain.sin().sum(), (parts, *layers.parameters()))),
-        strict=True,
-    ):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
-def test_gradients_of_a_pass_with_dropout():
-    layers, parts = network(0.4), torch.randn(2, 7, 3, dtype=torch.double, requires_grad=True)
-    names, weights = zip(*layers.named_parameters(), strict=True)
-    layers.forward = lambda parts: Pass(layers)(*parts)
-
-    def output(*values):
-        torch.manual_seed(1)
-        return functional_call(layers, dict(zip(names, values[1:], strict=True)), (values[0],))
-
-    assert gradcheck(output, (parts, *weights))
-
-
-def test_a_pass_drops_out_before_each_layer():
-    layers = network(0.4)
-    with torch.no_grad():
-        for layer in (layers[1], layers[4]):
-            layer.weight.copy_(torch.eye(*layer.weight.shape))
-            layer.bias.zero_()
-    output = Pass(layers)(*torch.ones(2, 1000, 3, dtype=torch.double))
-    assert output.unique().tolist() == pytest.approx([0, 1 / 0.36])
-    assert float((output > 0).double().mean()) == pytest.approx(0.36, abs=0.03)
-    assert torch.equal(Pass(layers.eval())(*torch.ones(2, 9, 3, dtype=torch.double)), torch.ones(9, 4).double())

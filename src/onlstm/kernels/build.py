@@ -1,4 +1,4 @@
-"""Compile a kernel, `cpu.cpp` or `chart.cpp`, once for this machine's own instruction set, cache it, load it.
+"""Compile a kernel, `cpu.cpp`, `chart.cpp` and so on, once for this machine's own instruction set, cache it, load it.
 
 The compiler is called directly: torch's extension loader needs ninja on PATH and leaves a lock behind when killed.
 Each process builds under a name of its own and renames, so nothing half-written is ever loaded and any number of
@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from pathlib import Path
 import torch
 
 FOLDER = Path(__file__).parent
+_NO_OPENMP = re.compile(r"fopenmp|\bomp\.h|-lg?omp\b")
 _log = logging.getLogger("onlstm")
 _lock = threading.Lock()
 _loaded: dict[str, bool] = {}
@@ -148,7 +150,7 @@ def _compile(source: Path, command: list[str], library: Path) -> None:
     command = [*command, str(source), "-o", name, "-ltorch_cpu", "-lc10"]
     try:
         compiler = subprocess.run(command, capture_output=True, text=True, check=False)
-        if compiler.returncode and "omp" in compiler.stderr and "-fopenmp" in command:
+        if compiler.returncode and _NO_OPENMP.search(compiler.stderr) and "-fopenmp" in command:
             _log.warning("onlstm: %s has no OpenMP here; the kernel will use one thread", command[0])
             command.remove("-fopenmp")
             compiler = subprocess.run(command, capture_output=True, text=True, check=False)

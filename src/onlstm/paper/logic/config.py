@@ -101,6 +101,8 @@ class TrainConfig(FitConfig):
     checkpoint_minutes: float = 5.0
     rename: bool = False
     """Swap the names of the variables at random, batch by batch: what holds of a and b holds of c and d."""
+    growing_epochs: int = 0
+    """Epochs, the first ones, in which pairs grow from two operators to all: cheaper, and simple things first."""
     average_epochs: int = 1
     """Validate and keep the mean of the weights at the ends of this many epochs, the last ones; 1: no mean."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -112,7 +114,7 @@ class TrainConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, "train.", patience=0, eps=0, average_epochs=1)
+        at_least(self, "train.", patience=0, eps=0, growing_epochs=0, average_epochs=1)
         if not 0 <= self.beta1 < 1:
             raise UserError(f"train.beta1 {self.beta1}: from 0 to less than 1 is needed")
 

@@ -19,7 +19,7 @@ A token reaches at most one slot deeper than the one before it, so after t token
 `M` and `M_hat` have so many and grow, up to N. A formula that has ended leaves the batch, so nothing is padded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,12 +28,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from onlstm.kernels.composition import Pass, Weights, fused
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import Dropout, TreeEncoder, by_step
-from onlstm.paper.logic.linear import Linear, Pass
+from onlstm.paper.logic.linear import Linear
 
 _OUT_OF_REACH = 1e-5
 """A slot has attention if at least this share of the previous token lies up to the next higher one (authors' code)."""
+
+
+Compose = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Memory(NamedTuple):
@@ -63,12 +67,13 @@ class GatedRecursiveCell(nn.Module):
 
     def __init__(self, D: int, dropout: float) -> None:
         super().__init__()
+        self.p = dropout
         self.gates = nn.Sequential(
             Dropout(dropout), Linear(2 * D, 4 * D), nn.ReLU(), Dropout(dropout), Linear(4 * D, 4 * D)
         )
 
-    def forward(self, v: Float[Tensor, "B D"], h: Float[Tensor, "B D"], gates: Pass) -> Float[Tensor, "B D"]:
-        g_v, g_h, g_c, u = gates(v, h).chunk(4, -1)
+    def forward(self, v: Float[Tensor, "B D"], h: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        g_v, g_h, g_c, u = self.gates(torch.cat([v, h], -1)).chunk(4, -1)
         composed: Tensor = g_v.sigmoid() * v + g_h.sigmoid() * h + g_c.sigmoid() * u
         return composed
 
@@ -100,7 +105,7 @@ class OrderedMemory(TreeEncoder):
         N = self.slots if self.training else 2 * self.slots
         tokens, alive = by_step(formulas)
         x = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device))))).split(alive)
-        gates = Pass(self.cell.gates)
+        compose = self.fused() if fused(x[0]) else self.compose
         empty = x[0].new_zeros(alive[0], 0, self.size)
         memory, top = Memory(empty, empty, empty[..., 0]), x[0]
         steps, ended = [memory.p], []
@@ -108,20 +113,28 @@ class OrderedMemory(TreeEncoder):
             rows = len(x_t)
             ended.append(top[rows:])
             before = Memory(*(part[:rows] for part in memory)).grown(x_prev[:rows], N)
-            memory = self.step(x_t, before, gates)
+            memory = self.step(x_t, before, compose)
             top = memory.M_hat[:, -1]
             steps.append(memory.p)
         return torch.cat([top, *reversed(ended)]), steps
 
-    def step(self, x: Float[Tensor, "B D"], before: Memory, gates: Pass) -> Memory:
+    def step(self, x: Float[Tensor, "B D"], before: Memory, compose: Compose) -> Memory:
         """Return the memory after the token x."""
         beta = self.score(self.query(x)[:, None] + self.key(before.M_hat))[..., 0] / self.size**0.5
         p = attention(beta, before.p)
-        up = p.cumsum(-1)
         down = p.flip(-1).cumsum(-1).flip(-1)
         M = torch.lerp(before.M, before.M_hat, down[..., None])
+        return Memory(M, compose(x, M, p.cumsum(-1)), p)
+
+    def compose(self, x: Float[Tensor, "B D"], M: Float[Tensor, "B n D"], up: Float[Tensor, "B n"]) -> Tensor:
+        """Return M_hat: the token composed with one slot after the other, each as far as `up` says."""
         M_hat, v = [], x
         for h, share in zip(M.unbind(1), up.split(1, -1), strict=True):
-            v = torch.lerp(x, self.norm(self.cell(v, h, gates)), share)
+            v = torch.lerp(x, self.norm(self.cell(v, h)), share)
             M_hat.append(v)
-        return Memory(M, torch.stack(M_hat, 1), p)
+        return torch.stack(M_hat, 1)
+
+    def fused(self) -> Pass:
+        """Return what computes `compose`, in the kernel."""
+        weights = Weights(*self.cell.parameters(), *self.norm.parameters())
+        return Pass(weights, self.norm.eps, self.cell.p if self.training else 0.0, narrow=self.rounds)

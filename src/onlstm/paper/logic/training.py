@@ -26,6 +26,8 @@ from onlstm.train.averaging import swapped
 from onlstm.train.checkpoint import StateDict
 from onlstm.train.precision import round_products
 
+_FIRST = 2
+"""Operators of the pairs that come first."""
 _POOL = 64
 """Batches' worth of shuffled pairs that are sorted by length at a time: like lengths together, and still mixed."""
 
@@ -60,8 +62,7 @@ class ClassifierTraining(fit.Training):
         options: Any = {"lr": config.lr, "betas": (config.beta1, 0.999), "eps": config.eps, "fused": True}
         self.optimizer = torch.optim.Adam(self.parameters, weight_decay=config.weight_decay, **options)
         self._ends = deque[list[Tensor]](maxlen=config.average_epochs)  # the weights at the ends of the last epochs
-        self._order = self._batches()
-        self.length = self.end = len(self._order)
+        self._begin_epoch()
 
     def forward(self) -> fit.Batch:
         progress, rows = self.progress, self._order[self.progress.cursor]
@@ -95,7 +96,7 @@ class ClassifierTraining(fit.Training):
         with swapped(self.parameters, means):
             accuracy = 100 * float(self.model.right(self._valid).mean())
             self._react(accuracy)
-        self._order = self._batches()
+        self._begin_epoch()
         return numbers | {"lr": self.optimizer.param_groups[0]["lr"], "valid_accuracy": accuracy}
 
     def _react(self, accuracy: float) -> None:
@@ -111,16 +112,28 @@ class ClassifierTraining(fit.Training):
             progress.lr_factor /= 2
             progress.waited = 0
 
+    def _begin_epoch(self) -> None:
+        self._order = self._batches()
+        self.length = self.end = len(self._order)
+
     def _batches(self) -> list[np.ndarray]:
         """Return the pairs of the epoch at hand, batch by batch."""
         rng = np.random.default_rng([self._seed, self.progress.epoch])
-        order, lengths, size = rng.permutation(len(self._train)), self._train.longest(), self.config.batch_size
+        order, lengths, size = rng.permutation(self._rows()), self._train.longest(), self.config.batch_size
         batches = []
         for first in range(0, len(order), _POOL * size):
             pool = order[first : first + _POOL * size]
             pool = pool[np.argsort(lengths[pool], kind="stable")]
             batches += [pool[start : start + size] for start in range(0, len(pool), size)]
         return [batches[k] for k in rng.permutation(len(batches))]
+
+    def _rows(self) -> np.ndarray:
+        """Return the pairs to learn from in the epoch at hand: at first those of two operators, or the shortest."""
+        operators, epoch, growing = self._train.operators, self.progress.epoch, self.config.growing_epochs
+        if epoch >= growing:
+            return np.arange(len(operators))
+        most = _FIRST + epoch * (operators.max() - _FIRST) // growing
+        return np.flatnonzero(operators <= max(most, operators.min()))
 
     def _renamed(self, formulas: list[Tensor]) -> list[Tensor]:
         """Return formulas with their variables swapped, another way in each step."""
@@ -149,4 +162,4 @@ class ClassifierTraining(fit.Training):
             if (state := content.get("random_cuda")) is not None:
                 torch.cuda.set_rng_state(state, self.device)
         self._ends.extend([weight.to(self.device) for weight in weights] for weights in content.get("ends", []))
-        self._order = self._batches()
+        self._begin_epoch()

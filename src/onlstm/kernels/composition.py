@@ -1,0 +1,101 @@
+"""The compositions of Ordered Memory, slot by slot, in the C++ kernel composition.cpp.
+
+Their definition is `OrderedMemory.compose` under autograd. Here the cell's weights are rearranged once for a pass over
+formulas, and their gradients summed in the passes' own room.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from onlstm.kernels import build
+
+
+class Weights(NamedTuple):
+    """Of a cell: two layers, 2 D to 4 D to 4 D neurons, and the layer norm of what is composed."""
+
+    w_1: Tensor
+    b_1: Tensor
+    w_2: Tensor
+    b_2: Tensor
+    gain: Tensor
+    shift: Tensor
+
+
+def fused(x: Tensor) -> bool:
+    """Return whether the kernel can compose numbers like these."""
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and build.load("composition")
+
+
+class Pass:
+    """The compositions of some formulas, from their first token to their last.
+
+    Args:
+        weights: those of the cell.
+        eps: of the layer norm.
+        p: dropout before each of the two layers.
+        narrow: round the factors of products to bfloat16, where the processor multiplies in it.
+    """
+
+    def __init__(self, weights: Weights, eps: float, p: float, *, narrow: bool = False) -> None:
+        self.p, self.dtype = p, weights.w_1.dtype
+        self.sums: list[Tensor] = []
+        """The gradients of w_1, b_1, w_2, b_2 over the calls that have had their backward pass."""
+        exact = (weight.detach().contiguous() for weight in weights)
+        narrow = narrow and build.has_bfloat16("composition")
+        self.cell = torch.classes.onlstm_composition.Cell(*exact, eps, p, narrow)
+        self._taps = _Weights.apply(self, *weights)  # type: ignore[no-untyped-call]
+
+    def __call__(self, x: Tensor, M: Tensor, up: Tensor) -> Tensor:
+        """Return M_hat (R, n, D) of tokens x (R, D), memory M (R, n, D) and shares up (R, n)."""
+        parts = (part.contiguous() for part in (x, M, up))
+        M_hat: Tensor = _Slots.apply(self, *self._taps, *parts)  # type: ignore[no-untyped-call]
+        return M_hat
+
+    def add(self, *gradients: Tensor) -> None:
+        """Add the gradients of the layers in one call."""
+        if self.sums:
+            self.sums = [total.add_(gradient) for total, gradient in zip(self.sums, gradients, strict=True)]
+        else:
+            self.sums = [gradient.to(self.dtype) for gradient in gradients]
+
+
+class _Weights(Function):
+    """The weights, of which two are a stand-in whose gradients are taken over all calls, once these have theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, calls: Pass, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.calls = calls
+        ctx.set_materialize_grads(False)
+        return weights[4].detach().clone(), weights[5].detach().clone()
+
+    @staticmethod
+    def backward(ctx: Any, *d_norm: Tensor) -> tuple[Tensor | None, ...]:
+        sums, ctx.calls.sums = ctx.calls.sums, []
+        return None, *sums, *d_norm
+
+
+class _Slots(Function):
+    """The composition of a token with all slots."""
+
+    @staticmethod
+    def forward(ctx: Any, calls: Pass, gain: Tensor, shift: Tensor, x: Tensor, M: Tensor, up: Tensor) -> Tensor:
+        save = any(ctx.needs_input_grad)
+        ctx.calls, ctx.seed = calls, int(torch.randint(2**63 - 1, ())) if calls.p else None
+        M_hat: Tensor
+        M_hat, *saved = calls.cell.forward(x, M, up, ctx.seed, save)
+        if save:
+            ctx.save_for_backward(x, M, up, M_hat, *saved)
+        return M_hat
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, M, up, M_hat, *saved = ctx.saved_tensors
+        d = ctx.calls.cell.backward(gradients[0].contiguous(), x, M, up, M_hat, ctx.seed, saved)
+        d_x, d_M, d_up, d_norm, d_hidden, d_output = d
+        input, hidden, *_ = saved
+        d_b_1, d_b_2 = (outputs.sum(0, dtype=x.dtype) for outputs in (d_hidden, d_output))
+        ctx.calls.add(d_hidden.T @ input, d_b_1, d_output.T @ hidden, d_b_2)
+        return None, *d_norm, d_x, d_M, d_up
