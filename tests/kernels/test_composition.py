@@ -1,5 +1,7 @@
 """The compositions of Ordered Memory: the C++ kernel against the definition, values and every gradient."""
 
+import weakref
+
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -138,6 +140,17 @@ def test_dropout_has_no_patterns_along_a_row():
     assert float(off.mean()) == pytest.approx((2 / torch.pi / R) ** 0.5, rel=0.05)
 
 
+def test_a_pass_is_freed_with_its_graph():
+    """A cycle through autograd's nodes is invisible to Python's garbage collector."""
+    module, parts = encoder(4), inputs(3, 2, 4)
+    calls = module.fused()
+    cell = weakref.ref(calls._cell)
+    value = calls(*parts).sum()
+    value.backward()
+    del calls, value
+    assert cell() is None
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_without_gradients_nothing_is_saved_and_values_are_the_same(p):
     module, parts = encoder(20, p=p), inputs(50, 3, 20)
@@ -147,7 +160,7 @@ def test_without_gradients_nothing_is_saved_and_values_are_the_same(p):
     torch.manual_seed(2)
     with torch.no_grad():
         assert torch.equal(calls(*parts), with_gradients)
-    _, *saved = calls.cell.forward(*(part.detach() for part in parts), None, False)
+    _, *saved = calls._cell.kernel.forward(*(part.detach() for part in parts), None, False)
     assert max(tensor.numel() for tensor in saved) <= 64 * 4 * 20
 
 

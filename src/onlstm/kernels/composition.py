@@ -4,6 +4,7 @@ Their definition is `OrderedMemory.compose` under autograd. Here the cell's weig
 formulas, and their gradients summed in the passes' own room.
 """
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -40,40 +41,47 @@ class Pass:
     """
 
     def __init__(self, weights: Weights, eps: float, p: float, *, narrow: bool = False) -> None:
-        self.p, self.dtype = p, weights.w_1.dtype
-        self.sums: list[Tensor] = []
-        """The gradients of w_1, b_1, w_2, b_2 over the calls that have had their backward pass."""
         exact = (weight.detach().contiguous() for weight in weights)
         narrow = narrow and build.has_bfloat16("composition")
-        self.cell = torch.classes.onlstm_composition.Cell(*exact, eps, p, narrow)
-        self._taps = _Weights.apply(self, *weights)  # type: ignore[no-untyped-call]
+        self._cell = _Cell(torch.classes.onlstm_composition.Cell(*exact, eps, p, narrow), p > 0)
+        self._taps = _Weights.apply(self._cell, *weights)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor, M: Tensor, up: Tensor) -> Tensor:
         """Return M_hat (R, n, D) of tokens x (R, D), memory M (R, n, D) and shares up (R, n)."""
         parts = (part.contiguous() for part in (x, M, up))
-        M_hat: Tensor = _Slots.apply(self, *self._taps, *parts)  # type: ignore[no-untyped-call]
+        M_hat: Tensor = _Slots.apply(self._cell, *self._taps, *parts)  # type: ignore[no-untyped-call]
         return M_hat
 
+
+@dataclass
+class _Cell:
+    """What calls share. It knows nothing of the graph, which knows it: a cycle would never be freed."""
+
+    kernel: Any
+    drops: bool
+    sums: list[Tensor] = field(default_factory=list)
+    """The gradients of w_1, b_1, w_2, b_2 over the calls that have had their backward pass."""
+
     def add(self, *gradients: Tensor) -> None:
-        """Add the gradients of the layers in one call."""
-        if self.sums:
-            self.sums = [total.add_(gradient) for total, gradient in zip(self.sums, gradients, strict=True)]
+        """Add those of a call."""
+        if not self.sums:
+            self.sums = [gradient.to(gradients[1].dtype) for gradient in gradients]
         else:
-            self.sums = [gradient.to(self.dtype) for gradient in gradients]
+            for total, gradient in zip(self.sums, gradients, strict=True):
+                total += gradient
 
 
 class _Weights(Function):
     """The weights, of which two are a stand-in whose gradients are taken over all calls, once these have theirs."""
 
     @staticmethod
-    def forward(ctx: Any, calls: Pass, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.calls = calls
-        ctx.set_materialize_grads(False)
+    def forward(ctx: Any, cell: _Cell, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.cell = cell
         return weights[4].detach().clone(), weights[5].detach().clone()
 
     @staticmethod
     def backward(ctx: Any, *d_norm: Tensor) -> tuple[Tensor | None, ...]:
-        sums, ctx.calls.sums = ctx.calls.sums, []
+        sums, ctx.cell.sums = ctx.cell.sums, []
         return None, *sums, *d_norm
 
 
@@ -81,11 +89,11 @@ class _Slots(Function):
     """The composition of a token with all slots."""
 
     @staticmethod
-    def forward(ctx: Any, calls: Pass, gain: Tensor, shift: Tensor, x: Tensor, M: Tensor, up: Tensor) -> Tensor:
+    def forward(ctx: Any, cell: _Cell, gain: Tensor, shift: Tensor, x: Tensor, M: Tensor, up: Tensor) -> Tensor:
         save = any(ctx.needs_input_grad)
-        ctx.calls, ctx.seed = calls, int(torch.randint(2**63 - 1, ())) if calls.p else None
+        ctx.cell, ctx.seed = cell, int(torch.randint(2**63 - 1, ())) if cell.drops else None
         M_hat: Tensor
-        M_hat, *saved = calls.cell.forward(x, M, up, ctx.seed, save)
+        M_hat, *saved = cell.kernel.forward(x, M, up, ctx.seed, save)
         if save:
             ctx.save_for_backward(x, M, up, M_hat, *saved)
         return M_hat
@@ -93,9 +101,9 @@ class _Slots(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, M, up, M_hat, *saved = ctx.saved_tensors
-        d = ctx.calls.cell.backward(gradients[0].contiguous(), x, M, up, M_hat, ctx.seed, saved)
+        d = ctx.cell.kernel.backward(gradients[0].contiguous(), x, M, up, M_hat, ctx.seed, saved)
         d_x, d_M, d_up, d_norm, d_hidden, d_output = d
         input, hidden, *_ = saved
         d_b_1, d_b_2 = (outputs.sum(0, dtype=x.dtype) for outputs in (d_hidden, d_output))
-        ctx.calls.add(d_hidden.T @ input, d_b_1, d_output.T @ hidden, d_b_2)
+        ctx.cell.add(d_hidden.T @ input, d_b_1, d_output.T @ hidden, d_b_2)
         return None, *d_norm, d_x, d_M, d_up
