@@ -52,6 +52,26 @@ def test_every_pair_is_seen_once_an_epoch_and_orders_differ(tmp_path):
     assert [rows.tolist() for rows in made._batches()] != first
 
 
+@pytest.mark.parametrize(
+    ("growing", "limits"), [(0, [9, 9]), (1, [2, 9]), (3, [2, 4, 6, 9]), (8, [2, 2, 3, 4, 5, 6, 7, 8, 9])]
+)
+def test_pairs_grow_with_the_epochs(tmp_path, growing, limits):
+    made = training(tmp_path, growing_epochs=growing)
+    for epoch, limit in enumerate(limits):
+        made.progress.epoch = epoch
+        made._begin_epoch()
+        rows = sorted(row for batch in made._order for row in batch.tolist())
+        assert rows == [row for row, pair in enumerate(PAIRS[::2]) if pair.length <= limit]
+        assert made.length == made.end == len(made._order)
+
+
+def test_the_shortest_pairs_come_first_if_all_are_long(tmp_path):
+    made = training(tmp_path)
+    longer = Problems.of([pair for pair in PAIRS if pair.length > 3])
+    made = ClassifierTraining(made.model, longer, longer, settings_of(growing_epochs=2), tmp_path)
+    assert {longer.operators[row] for batch in made._order for row in batch} == {4}
+
+
 def test_renamed_batches_keep_their_relations(tmp_path):
     made = training(tmp_path, rename=True)
     batch, seen = made._train.batch(made._order[0]), set()
@@ -73,7 +93,7 @@ def ending(folder):
     return (folder / store.WEIGHTS).read_bytes(), log, [*content["model"].values(), *state, content["random"]]
 
 
-RUNS = [("onlstm", {"rename": True}), ("tree-lstm", {"average_epochs": 2}), ("rrnet", {})]
+RUNS = [("onlstm", {"rename": True}), ("tree-lstm", {"average_epochs": 2}), ("rrnet", {"growing_epochs": 2})]
 if kernel.has_bfloat16():
     RUNS += [("lstm", {"precision": "bfloat16"}), ("rl-spinn", {"precision": "bfloat16"})]
 

@@ -13,6 +13,7 @@
 
 #include "bfloat16.h"
 #include "exponential.h"
+#include "random.h"
 
 namespace {
 
@@ -64,19 +65,6 @@ void get(const E* row, int64_t K, T* to) {
 template <typename E>
 E* row_of(const Tensor& x, int64_t r) {
   return data<E>(x) + r * (x.size(1) * x.element_size() / sizeof(E));
-}
-
-// A number in which every bit depends on every bit of x, at random.
-INLINE inline uint32_t hash(uint32_t x) {
-  x = (x ^ (x >> 16)) * 0x7feb352du;
-  x = (x ^ (x >> 15)) * 0x846ca68bu;
-  return x ^ (x >> 16);
-}
-
-// A loop of its own, which the compiler makes vectors of.
-template <typename T>
-__attribute__((noinline)) void drop_out(T* row, int64_t n, uint32_t key, uint32_t least, T scale) {
-  for (uint32_t j = 0; j < static_cast<uint32_t>(n); ++j) row[j] *= hash(key + 0x9e3779b9u * j) >= least ? scale : T(0);
 }
 
 template <typename T>
@@ -132,14 +120,14 @@ class CellOf final : public Cell {
 
   // Numbers of row r of slot k that are left, scaled. Which they are follows from the seed, whoever asks in which order.
   void drop(T* row, int64_t n, int64_t seed, int64_t k, int64_t r, uint32_t layer) const {
-    drop_out(row, n, hash(hash(hash(hash(seed) ^ (seed >> 32)) ^ k) ^ r) + layer, least, scale);
+    drop_out(row, n, hash(seed, k, r) + layer, least, scale);
   }
 
  public:
   CellOf(const Tensor& w_1, const Tensor& b_1, const Tensor& w_2, const Tensor& b_2, const Tensor& gain, const Tensor& shift,
          double eps, double p)
       : D(gain.numel()), up_1(w_1, true), up_2(w_2, true), down_1(w_1, false), down_2(w_2, false), b_1(b_1), b_2(b_2),
-        gain(gain), shift(shift), eps(eps), scale(1 / (1 - p)), least(std::llround(p * 4294967296.0)) {}
+        gain(gain), shift(shift), eps(eps), scale(1 / (1 - p)), least(least_kept(p)) {}
 
   // ------------------------------------------------------------------------------------------------------------- forward
 

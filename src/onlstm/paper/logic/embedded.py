@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from onlstm.kernels.dropout import dropout
 from onlstm.paper.logic.config import ModelConfig
 
 CPU = torch.device("cpu")
@@ -40,10 +41,10 @@ def parents(
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout`, whose mask is drawn in half the time."""
+    """`nn.Dropout`, faster."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return input * ((torch.rand_like(input) >= self.p) / (1 - self.p)) if self.training and self.p else input
+        return dropout(input, self.p) if self.training else input
 
 
 class Encoder(nn.Module):
