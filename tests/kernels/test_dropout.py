@@ -21,6 +21,10 @@ def test_a_share_is_dropped_and_the_rest_scaled(p, dtype):
     assert float((left == 0).double().mean()) == pytest.approx(p, abs=4 * (p * (1 - p) / x.numel()) ** 0.5)
 
 
+def test_nearly_all_may_be_dropped():
+    assert not dropout(torch.ones(1000), 1 - 1e-12).any()
+
+
 def test_masks_are_independent_along_and_across_blocks():
     torch.manual_seed(1)
     draws = torch.stack([dropout(torch.ones(3 * 4096 + 77), 0.5) > 0 for _ in range(2)]).double()

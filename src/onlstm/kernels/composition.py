@@ -1,7 +1,7 @@
 """The compositions of Ordered Memory, slot by slot, in the C++ kernel composition.cpp.
 
 Their definition is `OrderedMemory.compose` under autograd. Here the cell's weights are rearranged once for a pass over
-formulas, and their gradients summed in the passes' own room.
+formulas, and their gradients summed over its calls.
 """
 
 from dataclasses import dataclass, field

@@ -1,5 +1,6 @@
 // Random numbers that follow from a seed and a place, so that a mask need not be kept and no thread waits for another.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -17,7 +18,7 @@ inline uint32_t hash(int64_t seed, int64_t a, int64_t b) {
 }
 
 // Below it, a random number drops what it stands for.
-inline uint32_t least_kept(double p) { return std::llround(p * 4294967296.0); }
+inline uint32_t least_kept(double p) { return std::min(std::llround(p * 4294967296.0), 0xffffffffLL); }
 
 // Numbers that are left, scaled. A loop of its own, which the compiler makes vectors of.
 template <typename T>
