@@ -3,7 +3,8 @@
 import io
 import time
 
-from onlstm.cli import console
+from onlstm.cli import console, train
+from onlstm.train.fit import Record
 
 
 def lines_of(monkeypatch, times, updates, **options):
@@ -65,3 +66,16 @@ def test_an_interruption_says_where():
     progress.update(132)
     progress.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert stream.getvalue().splitlines()[-1] == "Stopped at 132 of 5,600 sentences (2 %)"
+
+
+def test_a_continued_epoch_has_the_speed_of_this_process_alone(monkeypatch):
+    clock = iter([0.0, 100.0, 102.0, 200.0, 202.0])  # of the display once, then for each step before and in it
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(console.time, "perf_counter", lambda: next(clock))
+    show = train.epochs_shown(console.Progress(stream=(stream := io.StringIO())))
+    for words, done in ((500_000, 0.5), (501_000, 0.6)):  # half a million was read before the interruption
+        numbers = {"words": words, "mean_loss": 0.0, "lr": 1.0, "done": done}
+        show(Record(event="tick", epoch=3, step=40, numbers=numbers, seconds=60.0))
+    assert stream.getvalue().splitlines() == [
+        "60 %, epoch 3, loss 0.000, perplexity 1.0, 10 tokens/s, lr 1, 7 min left",
+    ]

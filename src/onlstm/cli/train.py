@@ -148,7 +148,7 @@ app["train"].config = _with_recipe
 
 def epochs_shown(progress: Progress, number: int = 1, count: int = 1) -> "Listener":
     """Return a listener of the trainer, of the one with this number of so many, that shows its steps and epochs."""
-    words, moment, speed = 0.0, time.perf_counter(), 0.0
+    words, moment, speed = math.inf, 0.0, 0.0  # of the step before, in this process
 
     def show(record: "Record") -> None:
         nonlocal words, moment, speed
@@ -163,7 +163,8 @@ def epochs_shown(progress: Progress, number: int = 1, count: int = 1) -> "Listen
             rate = (numbers["words"] - words) / (now - moment)
             speed = 0.95 * speed + 0.05 * rate if speed else rate
         words, moment = numbers["words"], now
-        note = f"epoch {record.epoch}, {_learnt(numbers)}, {speed:,.0f} tokens/s, lr {numbers['lr']:.3g}"
+        pace = f"{speed:,.0f} tokens/s, " if speed else ""
+        note = f"epoch {record.epoch}, {_learnt(numbers)}, {pace}lr {numbers['lr']:.3g}"
         progress.update((number - 1 + numbers["done"]) / count, note=note)
 
     return show
