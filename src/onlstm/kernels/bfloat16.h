@@ -1,6 +1,6 @@
 // Products whose factors are rounded to bfloat16 and whose sums stay in float, for processors that have an instruction for
 // them: twice the speed at three significant digits. The processor multiplies pairs along k, so the element of such a
-// factor is a pair; what else a product needs is in product.h.
+// factor is a pair; what else a product needs is in product.h. At the end, a matrix packed once, of elements of either kind.
 #pragma once
 #include "product.h"
 
@@ -91,3 +91,25 @@ constexpr bool has_bfloat16 = false;
 using Narrow = float;
 }  // namespace
 #endif
+
+namespace {
+
+// A matrix B (K x N) of numbers T, rearranged once for many products as elements E.
+template <typename T, typename E>
+struct Packed {
+  int64_t K, N;
+  std::vector<E> panels_of_B;
+  // B's rows, or (transposed) its columns, are ld apart.
+  Packed(const T* B, int64_t ld, int64_t K, int64_t N, bool transposed)
+      : K(K), N(N), panels_of_B(panels<E>(N) * Element<E>::count(K) * Block<E>::width) {
+    const auto same = [](int64_t i) { return i; };
+    if (transposed) pack<true>(B, ld, K, N, 0, panels<E>(N), panels_of_B.data(), same);
+    else pack<false>(B, ld, K, N, 0, panels<E>(N), panels_of_B.data(), same);
+  }
+  // C (rows x N, ldc apart) = init (ld apart) + A B
+  void times(int64_t rows, const Matrix<E>& A, T* C, int64_t ldc, const T* init = nullptr, int64_t ld = 0) const {
+    multiply<E>(0, rows, 0, panels<E>(N), Element<E>::count(K), A, {{N, panels_of_B.data(), C, ldc, init, ld}});
+  }
+};
+
+}  // namespace

@@ -23,53 +23,42 @@ using at::Tensor;
 constexpr int64_t group_bytes = 3 << 20;  // of a group's chart, roughly
 constexpr int64_t most_sentences = 16;    // of a group
 
-// A matrix B (K x N), rearranged for products: in its own precision or, narrow, in bfloat16.
+// A matrix B (K x N) for products: in its own precision or, narrow, in bfloat16.
 template <typename T>
 struct Factor {
   static constexpr bool may_be_narrow = has_bfloat16 && std::is_same_v<T, float>;
   int64_t K, N;
-  std::vector<T> packed;
-  std::vector<Narrow> narrow_packed;
+  std::optional<Packed<T, T>> exact;
+  std::optional<Packed<T, Narrow>> narrow;
 
-  // B's rows, or (transposed) its columns, are ld apart.
-  Factor(const T* B, int64_t ld, int64_t K, int64_t N, bool transposed, bool narrow) : K(K), N(N) {
+  Factor(const T* B, int64_t ld, int64_t K, int64_t N, bool transposed, bool wants_narrow) : K(K), N(N) {
     if constexpr (may_be_narrow)
-      if (narrow) rearrange(B, ld, transposed, narrow_packed);
-    if (narrow_packed.empty()) rearrange(B, ld, transposed, packed);
-  }
-  template <typename E>
-  void rearrange(const T* B, int64_t ld, bool transposed, std::vector<E>& to) {
-    const auto same = [](int64_t i) { return i; };
-    to.resize(panels<E>(N) * Element<E>::count(K) * Block<E>::width);
-    if (transposed) pack<true>(B, ld, K, N, 0, panels<E>(N), to.data(), same);
-    else pack<false>(B, ld, K, N, 0, panels<E>(N), to.data(), same);
+      if (wants_narrow) narrow.emplace(B, ld, K, N, transposed);
+    if (!narrow) exact.emplace(B, ld, K, N, transposed);
   }
 
   // C (rows x N) = A (rows x K) B
   void times(int64_t rows, const T* A, T* C) const {
     if constexpr (may_be_narrow)
-      if (!narrow_packed.empty()) {
+      if (narrow) {
         const int64_t pairs = Element<Narrow>::count(K);
         std::vector<Narrow> a(rows * pairs);
         for (int64_t i = 0; i < rows; ++i) round_row(A + i * K, K, a.data() + i * pairs);
-        return multiply<Narrow>(0, rows, 0, panels<Narrow>(N), pairs, {a.data(), pairs, 1},
-                                {{N, narrow_packed.data(), C, N, nullptr, 0}});
+        return narrow->times(rows, {a.data(), pairs, 1}, C, N);
       }
-    multiply<T>(0, rows, 0, panels<T>(N), K, {A, K, 1}, {{N, packed.data(), C, N, nullptr, 0}});
+    exact->times(rows, {A, K, 1}, C, N);
   }
 
   // C (M x N, ldc apart) += A^T B, where A (K x M) has as many rows as B
   void add_transposed(int64_t M, const T* A, T* C, int64_t ldc) const {
     if constexpr (may_be_narrow)
-      if (!narrow_packed.empty()) {
-        const int64_t pairs = Element<Narrow>::count(K);
-        std::vector<Narrow> a(pairs * M);
+      if (narrow) {
+        std::vector<Narrow> a(Element<Narrow>::count(K) * M);
         for (int64_t k = 0; k < K; k += 2)
           pair_rows(A + k * M, k + 1 < K ? A + (k + 1) * M : nullptr, M, M, a.data() + k / 2 * M);
-        return multiply<Narrow>(0, M, 0, panels<Narrow>(N), pairs, {a.data(), 1, M},
-                                {{N, narrow_packed.data(), C, ldc, C, ldc}});
+        return narrow->times(M, {a.data(), 1, M}, C, ldc, C, ldc);
       }
-    multiply<T>(0, M, 0, panels<T>(N), K, {A, 1, M}, {{N, packed.data(), C, ldc, C, ldc}});
+    exact->times(M, {A, 1, M}, C, ldc, C, ldc);
   }
 };
 

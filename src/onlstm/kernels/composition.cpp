@@ -20,25 +20,6 @@ namespace {
 using at::Tensor;
 using std::optional;
 
-// A weight matrix, rearranged for products with its rows or, transposed, its columns.
-template <typename T, typename E>
-struct Factor {
-  int64_t K, N;
-  std::vector<E> packed;
-  Factor(const Tensor& W, bool transposed)
-      : K(W.size(transposed ? 1 : 0)), N(W.size(transposed ? 0 : 1)), packed(panels<E>(N) * Element<E>::count(K) * Block<E>::width) {
-    const T* B = W.const_data_ptr<T>();
-    const auto same = [](int64_t i) { return i; };
-    if (transposed) pack<true>(B, W.size(1), K, N, 0, panels<E>(N), packed.data(), same);
-    else pack<false>(B, W.size(1), K, N, 0, panels<E>(N), packed.data(), same);
-  }
-  // C (rows x N) = init + A B
-  void times(int64_t rows, const E* A, T* C, const T* init = nullptr) const {
-    const int64_t k = Element<E>::count(K);
-    multiply<E>(0, rows, 0, panels<E>(N), k, {A, k, 1}, {{N, packed.data(), C, N, init, 0}});
-  }
-};
-
 void expect_like(const Tensor& like, const char* name, const Tensor& x, at::IntArrayRef shape) {
   TORCH_CHECK(x.is_contiguous() && x.device().is_cpu() && x.scalar_type() == like.scalar_type() && x.sizes() == shape, name,
               ": a contiguous tensor of size ", shape, " and type ", like.scalar_type(), " is needed, on the CPU");
@@ -84,10 +65,19 @@ class Cell : public torch::CustomClassHolder {
 template <typename T, typename E>
 class CellOf final : public Cell {
   const int64_t D;
-  const Factor<T, E> up_1, up_2, down_1, down_2;
+  const Packed<T, E> up_1, up_2, down_1, down_2;
   const Tensor b_1, b_2, gain, shift;
   const T eps, scale;
   const uint32_t least;  // a random number below it drops a number
+
+  // Weights for products with their rows or, transposed, their columns.
+  static Packed<T, E> packed(const Tensor& W, bool transposed) {
+    return {W.const_data_ptr<T>(), W.size(1), W.size(transposed ? 1 : 0), W.size(transposed ? 0 : 1), transposed};
+  }
+  // C (rows x N) = init + A B, for rows of factors
+  static void multiply_by(const Packed<T, E>& B, int64_t rows, const E* A, T* C, const T* init = nullptr) {
+    B.times(rows, {A, Element<E>::count(B.K), 1}, C, B.N, init);
+  }
 
   // The rows, if all is as it should be.
   int64_t check(const Tensor& x, const Tensor& M, const Tensor& up) const {
@@ -126,8 +116,9 @@ class CellOf final : public Cell {
  public:
   CellOf(const Tensor& w_1, const Tensor& b_1, const Tensor& w_2, const Tensor& b_2, const Tensor& gain, const Tensor& shift,
          double eps, double p)
-      : D(gain.numel()), up_1(w_1, true), up_2(w_2, true), down_1(w_1, false), down_2(w_2, false), b_1(b_1), b_2(b_2),
-        gain(gain), shift(shift), eps(eps), scale(1 / (1 - p)), least(least_kept(p)) {}
+      : D(gain.numel()), up_1(packed(w_1, true)), up_2(packed(w_2, true)), down_1(packed(w_1, false)),
+        down_2(packed(w_2, false)), b_1(b_1), b_2(b_2), gain(gain), shift(shift), eps(eps), scale(1 / (1 - p)),
+        least(least_kept(p)) {}
 
   // ------------------------------------------------------------------------------------------------------------- forward
 
@@ -146,14 +137,14 @@ class CellOf final : public Cell {
           if (seed) drop(row.data(), 2 * D, *seed, k, r, 0);
           put(row.data(), 2 * D, row_of<E>(input, top + r));
         }
-        up_1.times(last - first, row_of<E>(input, top + first), wide.data(), data<T>(b_1));
+        multiply_by(up_1, last - first, row_of<E>(input, top + first), wide.data(), data<T>(b_1));
         for (int64_t r = first; r < last; ++r) {
           T* h = wide.data() + (r - first) * 4 * D;
           for (int64_t j = 0; j < 4 * D; ++j) h[j] = h[j] > 0 ? h[j] : T(0);
           if (seed) drop(h, 4 * D, *seed, k, r, 1);
           put(h, 4 * D, row_of<E>(hidden, top + r));
         }
-        up_2.times(last - first, row_of<E>(hidden, top + first), wide.data(), data<T>(b_2));
+        multiply_by(up_2, last - first, row_of<E>(hidden, top + first), wide.data(), data<T>(b_2));
         for (int64_t r = first; r < last; ++r) {
           const T *h = data<T>(M) + (r * n + k) * D, *x_r = data<T>(x) + r * D, share = data<T>(up)[r * n + k];
           T *to = v.data() + (r - first) * D, *norm = row.data() + 4 * D;
@@ -222,7 +213,7 @@ class CellOf final : public Cell {
           backward_gates(row.data(), v, h, d_r, d_h);
           put(row.data(), 4 * D, row_of<E>(d_output, top + r));
         }
-        down_2.times(last - first, row_of<E>(d_output, top + first), wide.data());
+        multiply_by(down_2, last - first, row_of<E>(d_output, top + first), wide.data());
         for (int64_t r = first; r < last; ++r) {
           T* d_r = wide.data() + (r - first) * 4 * D;
           const T factor = seed ? scale : T(1);
@@ -230,7 +221,7 @@ class CellOf final : public Cell {
           for (int64_t j = 0; j < 4 * D; ++j) d_r[j] = row[j] > 0 ? d_r[j] * factor : T(0);
           put(d_r, 4 * D, row_of<E>(d_hidden, top + r));
         }
-        down_1.times(last - first, row_of<E>(d_hidden, top + first), wide.data());
+        multiply_by(down_1, last - first, row_of<E>(d_hidden, top + first), wide.data());
         for (int64_t r = first; r < last; ++r) {
           T *d_in = wide.data() + (r - first) * 2 * D, *d_r = d_v.data() + (r - first) * D, *d_h = data<T>(d_M) + (r * n + k) * D;
           if (seed) drop(d_in, 2 * D, *seed, k, r, 0);
