@@ -1,6 +1,7 @@
 """Logic in bfloat16: gradients are nearly those of float64, evaluation stays in float32, and float32 is as it was."""
 
 import copy
+import weakref
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from onlstm.paper.logic.config import ModelConfig, TrainConfig
 from onlstm.paper.logic.embedded import hidden, parents
 from onlstm.paper.logic.encoders import ENCODERS
 from onlstm.paper.logic.generate import generate
-from onlstm.paper.logic.linear import Linear, known, linear
+from onlstm.paper.logic.linear import Linear, Repeated, linear
 from onlstm.paper.logic.rrnet import Stacks
 from onlstm.paper.logic.training import ClassifierTraining
 from onlstm.train.precision import round_products
@@ -27,7 +28,9 @@ SIZES = {"ordered-memory": {"embedding_size": 200, "hidden_size": 200}}
 def one_step(encoder, numbers):
     """Return what a token makes of RRNet's states and stacks, a third of the formulas with each action."""
     stacks = Stacks(numbers(99, 2, 400), torch.ones(99, dtype=torch.long))
-    h, c, stacks = encoder.step(numbers(99, 128), numbers(99, 400), numbers(99, 400), stacks, torch.arange(99) % 3)
+    h, c, stacks = encoder.layers().step(
+        numbers(99, 128), numbers(99, 400), numbers(99, 400), stacks, torch.arange(99) % 3
+    )
     return torch.cat([h, c, stacks.content.flatten(1)], -1)
 
 
@@ -36,7 +39,7 @@ def composed(layer, numbers, **bias):
     left, right = numbers(2, 100, 800)
     with torch.no_grad():
         gates = layer(hidden(left, right))
-    return parents(left, right, known(gates, hidden(left, right), layer), **bias)[0]
+    return parents(left, right, Repeated(layer)(hidden(left, right), gates), **bias)[0]
 
 
 GIVEN = {
@@ -109,3 +112,34 @@ def test_a_linear_layer_in_float32_is_torchs():
         *(torch.autograd.grad(y, (x, *layer.parameters()), d) for y in (own, plain)), strict=True
     ):
         assert torch.equal(found, expected)
+
+
+def test_a_repeated_layer_is_the_layer():
+    layer, inputs = Linear(7, 5).double(), [torch.randn(n, 7).double().requires_grad_() for n in (3, 1, 6)]
+
+    def chained(apply):
+        """Return a function of the layer's products, of which one has another's in its input."""
+        a, b, c = inputs
+        first = apply(a)
+        second = apply(torch.cat([first.sum(0, keepdim=True).tanh(), b[:, :2]], 1))
+        value = (first.sin().sum() + 2 * second.cos().sum() + 3 * apply(c).sin().sum()).exp()
+        return value, *torch.autograd.grad(value, (*inputs, *layer.parameters()))
+
+    repeated = Repeated(layer)
+    for found, expected in zip(chained(repeated), chained(layer), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    with torch.no_grad():
+        product = layer(inputs[0])
+    (found,) = torch.autograd.grad(repeated(inputs[0], product).sin().sum(), layer.weight)
+    (expected,) = torch.autograd.grad(layer(inputs[0]).sin().sum(), layer.weight)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)  # and nothing is left of the pass before
+
+
+def test_a_repeated_layer_is_freed_with_its_graph():
+    """A cycle through autograd's nodes is invisible to Python's garbage collector."""
+    repeated = Repeated(Linear(4, 4))
+    uses = weakref.ref(repeated._uses)
+    value = repeated(repeated(torch.ones(2, 4))).sum()
+    value.backward()
+    del repeated, value
+    assert uses() is None

@@ -196,11 +196,11 @@ class CellOf final : public Cell {
     TORCH_CHECK(saved.size() == 4 && gates.size(0) >= n * R, "backward: forward was called with save=False");
     expect("gradient", d, {R, n, D});
     const Tensor d_x = at::zeros({R, D}, x.options()), d_M = at::empty({R, n, D}, x.options());
-    const Tensor d_up = at::empty({R, n}, x.options()), d_norm = at::zeros({at::get_num_threads(), 2, D}, x.options());
+    const Tensor d_up = at::empty({R, n}, x.options()), totals = at::zeros({at::get_num_threads(), 10 * D}, x.options());
     const Tensor d_hidden = room(n * R, 4 * D), d_output = room(n * R, 4 * D);
     by_rows(R, [&](int64_t first, int64_t last) {
       std::vector<T> d_v((last - first) * D), wide((last - first) * 4 * D), row(6 * D);
-      T* sums = data<T>(d_norm) + at::get_thread_num() * 2 * D;
+      T* sums = data<T>(totals) + at::get_thread_num() * 10 * D;  // over rows: gradients of gain, shift, b_1 and b_2
       for (int64_t k = n - 1; k >= 0; --k) {
         const int64_t top = k * R;
         for (int64_t r = first; r < last; ++r) {
@@ -211,6 +211,7 @@ class CellOf final : public Cell {
           data<T>(d_up)[r * n + k] = backward_norm(data<T>(up)[r * n + k], data<T>(x) + r * D, row.data() + 4 * D,
                                                    data<T>(deviation)[top + r], d_r, data<T>(d_x) + r * D, sums);
           backward_gates(row.data(), v, h, d_r, d_h);
+          for (int64_t j = 0; j < 4 * D; ++j) sums[6 * D + j] += row[j];
           put(row.data(), 4 * D, row_of<E>(d_output, top + r));
         }
         multiply_by(down_2, last - first, row_of<E>(d_output, top + first), wide.data());
@@ -218,7 +219,7 @@ class CellOf final : public Cell {
           T* d_r = wide.data() + (r - first) * 4 * D;
           const T factor = seed ? scale : T(1);
           get(row_of<E>(hidden, top + r), 4 * D, row.data());
-          for (int64_t j = 0; j < 4 * D; ++j) d_r[j] = row[j] > 0 ? d_r[j] * factor : T(0);
+          for (int64_t j = 0; j < 4 * D; ++j) sums[2 * D + j] += d_r[j] = row[j] > 0 ? d_r[j] * factor : T(0);
           put(d_r, 4 * D, row_of<E>(d_hidden, top + r));
         }
         multiply_by(down_1, last - first, row_of<E>(d_hidden, top + first), wide.data());
@@ -233,7 +234,7 @@ class CellOf final : public Cell {
       }
       for (int64_t j = 0; j < (last - first) * D; ++j) data<T>(d_x)[first * D + j] += d_v[j];
     });
-    return {d_x, d_M, d_up, d_norm.sum(0), d_hidden, d_output};
+    return {d_x, d_M, d_up, totals.sum(0), d_hidden, d_output};
   }
 
   // From the gradient of a slot, x + share (norm - x), to that of the composition before its norm, in its place; added are

@@ -102,8 +102,8 @@ class _Slots(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, M, up, M_hat, *saved = ctx.saved_tensors
         d = ctx.cell.kernel.backward(gradients[0].contiguous(), x, M, up, M_hat, ctx.seed, saved)
-        d_x, d_M, d_up, d_norm, d_hidden, d_output = d
+        d_x, d_M, d_up, totals, d_hidden, d_output = d
         input, hidden, *_ = saved
-        d_b_1, d_b_2 = (outputs.sum(0, dtype=x.dtype) for outputs in (d_hidden, d_output))
+        *d_norm, d_b_1, d_b_2 = totals.split([len(x[0])] * 2 + [4 * len(x[0])] * 2)
         ctx.cell.add(d_hidden.T @ input, d_b_1, d_output.T @ hidden, d_b_2)
         return None, *d_norm, d_x, d_M, d_up

@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import TreeEncoder, hidden, parents
-from onlstm.paper.logic.linear import Linear, known, linear
+from onlstm.paper.logic.linear import Linear, Repeated, linear
 
 
 class _Children(torch.autograd.Function):
@@ -103,7 +103,7 @@ class GumbelTreeLSTM(TreeEncoder):
         m, count, ended, places = r.shape[1] - 1, 0, [], []
         scores, numbers = r.new_zeros(len(r), m), left.new_zeros(len(r), m)
         gates, candidates, slopes = (r.new_empty(3 * int(left.sum()), k * self.size) for k in (5, 2, 4))
-        columns = torch.arange(m, device=self.device)
+        columns, compose = torch.arange(m, device=self.device), Repeated(self.compose)
         new = columns < left[:, None]
         while len(columns):
             B = int((left > 0).sum())
@@ -111,7 +111,7 @@ class GumbelTreeLSTM(TreeEncoder):
             r, scores, numbers, left, new = r[:B], scores[:B], numbers[:B], left[:B], new[:B]
             row, column = new.nonzero(as_tuple=True)
             nodes = r.detach()[row, column], r.detach()[row, column + 1]
-            sums = self.compose(hidden(*nodes))
+            sums = compose(hidden(*nodes))
             made, parts = parents(*nodes, sums, forget=1)
             some = slice(count, count := count + len(row))
             gates[some], candidates[some] = sums.detach(), made.detach()
@@ -122,8 +122,8 @@ class GumbelTreeLSTM(TreeEncoder):
             v = self.validity(scores.detach(), columns < left[:, None])
             places.append(place := v.argmax(-1))
             a, b, r = _Children.apply(r, place)  # type: ignore[no-untyped-call]
-            sums = known(gates[numbers[torch.arange(B, device=r.device), place]], hidden(a, b), self.compose)
-            parent, _ = parents(a, b, sums, forget=1)
+            sums = gates[numbers[torch.arange(B, device=r.device), place]]
+            parent, _ = parents(a, b, compose(hidden(a, b), sums), forget=1)
             r = _Next.apply(r, scores, parent, v, place, candidates, slopes, numbers)  # type: ignore[no-untyped-call]
             left, place, columns = left - 1, place[:, None], columns[:-1]
             stay = columns + (columns >= place)

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import Sampler, hidden, parents
-from onlstm.paper.logic.linear import Linear, known
+from onlstm.paper.logic.linear import Linear, Repeated
 
 
 class Trees(NamedTuple):
@@ -109,14 +109,14 @@ class RLSPINN(Sampler):
         for children in reversed(trees.steps):
             depth[children[0]] = depth[children[1]] = depth[children[2]] + 1
         place = np.zeros_like(depth)  # of a node among those of its depth
-        below = leaves[:0]
+        below, compose = leaves[:0], Repeated(self.gates)
         for level in range(int(depth.max()), -1, -1):
             here, (words,) = depth[numbers] == level, (depth[: len(leaves)] == level).nonzero()
             parts = [leaves.index_select(0, self._index(words))]
             if any(here):
                 a, b = (below.index_select(0, self._index(place[side[here]])) for side in (left, right))
                 gates = trees.gates[self._index(numbers[here] - len(leaves))]
-                parts.append(parents(a, b, known(gates, hidden(a, b), self.gates))[0])
+                parts.append(parents(a, b, compose(hidden(a, b), gates))[0])
             below = torch.cat(parts)
             place[np.concatenate([words, numbers[here]])] = np.arange(len(below))
         return below.index_select(0, self._index(place[trees.roots]))

@@ -22,22 +22,18 @@ from torch.nn import functional as F
 
 from onlstm.paper.logic.config import ModelConfig
 from onlstm.paper.logic.embedded import Sampler, by_step
-from onlstm.paper.logic.linear import Linear
+from onlstm.paper.logic.linear import Linear, Repeated
 
 SPLIT, RECUR, MERGE = range(3)
 
 
-class Cell(Linear):
-    """An LSTM cell."""
-
-    def __init__(self, E: int, D: int) -> None:
-        super().__init__(E + D, 4 * D)
-
-    def state(self, x: Float[Tensor, "n E"], h: Float[Tensor, "n D"], c: Float[Tensor, "n D"]) -> tuple[Tensor, Tensor]:
-        """Return the state (h, c) after x."""
-        i, f, g, o = self(torch.cat([x, h], -1)).chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        return o.sigmoid() * c.tanh(), c
+def state(
+    cell: Repeated, x: Float[Tensor, "n E"], h: Float[Tensor, "n D"], c: Float[Tensor, "n D"]
+) -> tuple[Float[Tensor, "n D"], Float[Tensor, "n D"]]:
+    """Return the state (h, c) of an LSTM cell after x."""
+    i, f, g, o = cell(torch.cat([x, h], -1)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
 
 
 class Stacks(NamedTuple):
@@ -57,13 +53,37 @@ class Stacks(NamedTuple):
         return Stacks(content, self.sizes + (action == SPLIT).long() - (action == MERGE).long())
 
 
+class Layers(NamedTuple):
+    """F1 to F4, and what merges, in a pass."""
+
+    F1: Repeated
+    F2: Repeated
+    F3: Repeated
+    F4: Repeated
+    merged: Repeated
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor, stacks: Stacks, action: Tensor) -> tuple[Tensor, Tensor, Stacks]:
+        """Return the state and the stacks after a token: the formulas of an action together."""
+        order = action.argsort(stable=True)
+        split, recur, merge = order.split(action.bincount(minlength=3).tolist())
+        h_m = self.merged(torch.cat([h[merge], stacks.top(merge)], -1)).tanh()
+        pushed, _ = state(self.F1, x[split], h[split], c[split])
+        states = (
+            state(self.F2, x[split], h[split], c[split]),
+            state(self.F3, x[recur], h[recur], c[recur]),
+            state(self.F4, x[merge], h_m, c[merge]),
+        )
+        h, c = (torch.cat(parts)[order.argsort()] for parts in zip(*states, strict=True))
+        return h, c, stacks.after(action, split, pushed)
+
+
 class RRNet(Sampler):
     """The hidden state after the last token of each formula."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         E, D = config.embedding_size, self.size
-        self.F1, self.F2, self.F3, self.F4 = (Cell(E, D) for _ in range(4))
+        self.F1, self.F2, self.F3, self.F4 = (Linear(E + D, 4 * D) for _ in range(4))
         self.merged = Linear(2 * D, D)
         hidden = max(1, D // 4)
         self.policy = nn.Sequential(Linear(D + E, hidden), nn.ReLU(), nn.Linear(hidden, 3))
@@ -87,6 +107,7 @@ class RRNet(Sampler):
         x = self.dropout(self.embedding(tokens.to(self.device))).split(alive)
         h = c = x[0].new_zeros(alive[0], self.size)
         stacks = Stacks(h[:, None], torch.zeros(alive[0], dtype=torch.long, device=self.device))
+        layers = self.layers()
         ended, depths, seen, actions = [], [], [], []
         for x_t in x:
             rows = len(x_t)
@@ -95,7 +116,7 @@ class RRNet(Sampler):
             seen.append(torch.cat([h, x_t], -1).detach())
             actions.append(self.choice(seen[-1], stacks.sizes))
             before = stacks.sizes
-            h, c, stacks = self.step(x_t, h, c, stacks, actions[-1][0])
+            h, c, stacks = layers.step(x_t, h, c, stacks, actions[-1][0])
             depths.append(torch.minimum(before, stacks.sizes))
         chosen, possible = (torch.cat(parts) for parts in zip(*actions, strict=True))
         scores = self.policy(torch.cat(seen)).masked_fill(~possible, -torch.inf)
@@ -110,16 +131,6 @@ class RRNet(Sampler):
         p = self.policy(seen).masked_fill(~possible, -torch.inf).softmax(-1)
         return p.multinomial(1)[:, 0] if self.training else p.argmax(-1), possible
 
-    def step(self, x: Tensor, h: Tensor, c: Tensor, stacks: Stacks, action: Tensor) -> tuple[Tensor, Tensor, Stacks]:
-        """Return the state and the stacks after a token: the formulas of an action together."""
-        order = action.argsort(stable=True)
-        split, recur, merge = order.split(action.bincount(minlength=3).tolist())
-        h_m = self.merged(torch.cat([h[merge], stacks.top(merge)], -1)).tanh()
-        pushed, _ = self.F1.state(x[split], h[split], c[split])
-        states = (
-            self.F2.state(x[split], h[split], c[split]),
-            self.F3.state(x[recur], h[recur], c[recur]),
-            self.F4.state(x[merge], h_m, c[merge]),
-        )
-        h, c = (torch.cat(parts)[order.argsort()] for parts in zip(*states, strict=True))
-        return h, c, stacks.after(action, split, pushed)
+    def layers(self) -> Layers:
+        """Return the layers of a pass."""
+        return Layers(*map(Repeated, (self.F1, self.F2, self.F3, self.F4, self.merged)))
