@@ -108,17 +108,20 @@ class RLSPINN(Sampler):
         depth = np.zeros(len(leaves) + len(numbers), np.int64)
         for children in reversed(trees.steps):
             depth[children[0]] = depth[children[1]] = depth[children[2]] + 1
+        height = depth.max() - depth
+        order = height[: len(leaves)].argsort(kind="stable")  # of the tokens, the deepest first
+        counts = np.bincount(height[order], minlength=depth.max() + 1)
+        words = leaves.index_select(0, self._index(order)).split(counts.tolist())
         place = np.zeros_like(depth)  # of a node among those of its depth
         below, compose = leaves[:0], Repeated(self.gates)
-        for level in range(int(depth.max()), -1, -1):
-            here, (words,) = depth[numbers] == level, (depth[: len(leaves)] == level).nonzero()
-            parts = [leaves.index_select(0, self._index(words))]
+        for level, (tokens, nodes) in enumerate(zip(np.split(order, counts.cumsum()[:-1]), words, strict=True)):
+            here = height[numbers] == level
             if any(here):
                 a, b = (below.index_select(0, self._index(place[side[here]])) for side in (left, right))
                 gates = trees.gates[self._index(numbers[here] - len(leaves))]
-                parts.append(parents(a, b, compose(hidden(a, b), gates))[0])
-            below = torch.cat(parts)
-            place[np.concatenate([words, numbers[here]])] = np.arange(len(below))
+                nodes = torch.cat([nodes, parents(a, b, compose(hidden(a, b), gates))[0]])
+            below = nodes
+            place[np.concatenate([tokens, numbers[here]])] = np.arange(len(below))
         return below.index_select(0, self._index(place[trees.roots]))
 
     @torch.no_grad()
