@@ -38,7 +38,7 @@ TENTH, BATCH = 10, 128
 FASTER, LSTM, OTHERS = 5.0, 1.1, 5.0
 """Targets: times the straightforward way; at most so much of the LSTM's time, the ON-LSTM and the other encoders."""
 ROUNDED = ", bfloat16"
-SIZES = {"ordered-memory": {"hidden_size": 128, "slots": 8}, "gumbel-tree-lstm": {"hidden_size": 128}}
+SIZES = {"ordered-memory": {"hidden_size": 128}, "gumbel-tree-lstm": {"hidden_size": 128}}
 """Of the encoders whose results are for fewer neurons."""
 
 

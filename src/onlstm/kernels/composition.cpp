@@ -58,8 +58,8 @@ using Tensors = std::vector<Tensor>;
 class Cell : public torch::CustomClassHolder {
  public:
   virtual Tensors forward(const Tensor& x, const Tensor& M, const Tensor& up, const optional<int64_t>& seed, bool save) = 0;
-  virtual Tensors backward(const Tensor& d, const Tensor& x, const Tensor& M, const Tensor& up, const Tensor& M_hat,
-                           const optional<int64_t>& seed, const Tensors& saved) = 0;
+  virtual Tensors backward(const Tensor& d, const Tensor& d_top, const Tensor& x, const Tensor& M, const Tensor& up,
+                           const Tensor& M_hat, const optional<int64_t>& seed, const Tensors& saved) = 0;
 };
 
 template <typename T, typename E>
@@ -189,24 +189,28 @@ class CellOf final : public Cell {
 
   // ------------------------------------------------------------------------------------------------------------ backward
 
-  Tensors backward(const Tensor& d, const Tensor& x, const Tensor& M, const Tensor& up, const Tensor& M_hat,
-                   const optional<int64_t>& seed, const Tensors& saved) override {
+  // d is the gradient of M_hat, d_top what is to be added to it for the highest slot.
+  Tensors backward(const Tensor& d, const Tensor& d_top, const Tensor& x, const Tensor& M, const Tensor& up,
+                   const Tensor& M_hat, const optional<int64_t>& seed, const Tensors& saved) override {
     const Tensor &hidden = saved[1], &gates = saved[2], &deviation = saved[3];
     const int64_t R = check(x, M, up), n = M.size(1);
     TORCH_CHECK(saved.size() == 4 && gates.size(0) >= n * R, "backward: forward was called with save=False");
     expect("gradient", d, {R, n, D});
+    expect("gradient of the top", d_top, {R, D});
     const Tensor d_x = at::zeros({R, D}, x.options()), d_M = at::empty({R, n, D}, x.options());
     const Tensor d_up = at::empty({R, n}, x.options()), totals = at::zeros({at::get_num_threads(), 10 * D}, x.options());
     const Tensor d_hidden = room(n * R, 4 * D), d_output = room(n * R, 4 * D);
     by_rows(R, [&](int64_t first, int64_t last) {
-      std::vector<T> d_v((last - first) * D), wide((last - first) * 4 * D), row(6 * D);
+      std::vector<T> wide((last - first) * 4 * D), row(6 * D);
+      std::vector<T> d_v(data<T>(d_top) + first * D, data<T>(d_top) + last * D);
       T* sums = data<T>(totals) + at::get_thread_num() * 10 * D;  // over rows: gradients of gain, shift, b_1 and b_2
       for (int64_t k = n - 1; k >= 0; --k) {
         const int64_t top = k * R;
         for (int64_t r = first; r < last; ++r) {
           const T *v = k ? data<T>(M_hat) + (r * n + k - 1) * D : data<T>(x) + r * D, *h = data<T>(M) + (r * n + k) * D;
+          const T* d_out = data<T>(d) + (r * n + k) * D;
           T *d_r = d_v.data() + (r - first) * D, *d_h = data<T>(d_M) + (r * n + k) * D;
-          for (int64_t j = 0; j < D; ++j) d_r[j] += data<T>(d)[(r * n + k) * D + j];
+          for (int64_t j = 0; j < D; ++j) d_r[j] += d_out[j];
           get(row_of<E>(gates, top + r), 6 * D, row.data());
           data<T>(d_up)[r * n + k] = backward_norm(data<T>(up)[r * n + k], data<T>(x) + r * D, row.data() + 4 * D,
                                                    data<T>(deviation)[top + r], d_r, data<T>(d_x) + r * D, sums);
@@ -232,7 +236,8 @@ class CellOf final : public Cell {
           }
         }
       }
-      for (int64_t j = 0; j < (last - first) * D; ++j) data<T>(d_x)[first * D + j] += d_v[j];
+      T* to = data<T>(d_x) + first * D;
+      for (int64_t j = 0; j < (last - first) * D; ++j) to[j] += d_v[j];
     });
     return {d_x, d_M, d_up, totals.sum(0), d_hidden, d_output};
   }

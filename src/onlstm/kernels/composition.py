@@ -46,11 +46,11 @@ class Pass:
         self._cell = _Cell(torch.classes.onlstm_composition.Cell(*exact, eps, p, narrow), p > 0)
         self._taps = _Weights.apply(self._cell, *weights)  # type: ignore[no-untyped-call]
 
-    def __call__(self, x: Tensor, M: Tensor, up: Tensor) -> Tensor:
-        """Return M_hat (R, n, D) of tokens x (R, D), memory M (R, n, D) and shares up (R, n)."""
+    def __call__(self, x: Tensor, M: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
+        """Return M_hat (R, n, D) of tokens x (R, D), memory M (R, n, D) and shares up (R, n); and its highest slot."""
         parts = (part.contiguous() for part in (x, M, up))
-        M_hat: Tensor = _Slots.apply(self._cell, *self._taps, *parts)  # type: ignore[no-untyped-call]
-        return M_hat
+        slots: tuple[Tensor, Tensor] = _Slots.apply(self._cell, *self._taps, *parts)  # type: ignore[no-untyped-call]
+        return slots
 
 
 @dataclass
@@ -86,22 +86,24 @@ class _Weights(Function):
 
 
 class _Slots(Function):
-    """The composition of a token with all slots."""
+    """The composition of a token with all slots; the highest once more, so that its gradient is no larger than it."""
 
     @staticmethod
-    def forward(ctx: Any, cell: _Cell, gain: Tensor, shift: Tensor, x: Tensor, M: Tensor, up: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, cell: _Cell, gain: Tensor, shift: Tensor, x: Tensor, M: Tensor, up: Tensor
+    ) -> tuple[Tensor, Tensor]:
         save = any(ctx.needs_input_grad)
         ctx.cell, ctx.seed = cell, int(torch.randint(2**63 - 1, ())) if cell.drops else None
         M_hat: Tensor
         M_hat, *saved = cell.kernel.forward(x, M, up, ctx.seed, save)
         if save:
             ctx.save_for_backward(x, M, up, M_hat, *saved)
-        return M_hat
+        return M_hat, M_hat[:, -1].clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, M, up, M_hat, *saved = ctx.saved_tensors
-        d = ctx.cell.kernel.backward(gradients[0].contiguous(), x, M, up, M_hat, ctx.seed, saved)
+        d = ctx.cell.kernel.backward(*(d.contiguous() for d in gradients), x, M, up, M_hat, ctx.seed, saved)
         d_x, d_M, d_up, totals, d_hidden, d_output = d
         input, hidden, *_ = saved
         *d_norm, d_b_1, d_b_2 = totals.split([len(x[0])] * 2 + [4 * len(x[0])] * 2)

@@ -37,7 +37,7 @@ _OUT_OF_REACH = 1e-5
 """A slot has attention if at least this share of the previous token lies up to the next higher one (authors' code)."""
 
 
-Compose = Callable[[Tensor, Tensor, Tensor], Tensor]
+Compose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Memory(NamedTuple):
@@ -104,35 +104,41 @@ class OrderedMemory(TreeEncoder):
         """Return the vectors (B, D) of formulas, longest first, and p of every token (rows that have not ended, n)."""
         N = self.slots if self.training else 2 * self.slots
         tokens, alive = by_step(formulas)
-        x = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device))))).split(alive)
-        compose = self.fused() if fused(x[0]) else self.compose
+        words = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device)))))
+        x, queries = words.split(alive), self.query(words).split(alive)
+        compose = self.fused() if fused(words) else self.compose
         empty = x[0].new_zeros(alive[0], 0, self.size)
         memory, top = Memory(empty, empty, empty[..., 0]), x[0]
         steps, ended = [memory.p], []
-        for x_prev, x_t in pairwise(x):
+        for (x_prev, x_t), query in zip(pairwise(x), queries[1:], strict=True):
             rows = len(x_t)
             ended.append(top[rows:])
             before = Memory(*(part[:rows] for part in memory)).grown(x_prev[:rows], N)
-            memory = self.step(x_t, before, compose)
-            top = memory.M_hat[:, -1]
+            memory, top = self.step(x_t, query, before, compose)
             steps.append(memory.p)
         return torch.cat([top, *reversed(ended)]), steps
 
-    def step(self, x: Float[Tensor, "B D"], before: Memory, compose: Compose) -> Memory:
-        """Return the memory after the token x."""
-        beta = self.score(self.query(x)[:, None] + self.key(before.M_hat))[..., 0] / self.size**0.5
+    def step(
+        self, x: Float[Tensor, "B D"], query: Float[Tensor, "B D"], before: Memory, compose: Compose
+    ) -> tuple[Memory, Float[Tensor, "B D"]]:
+        """Return the memory after the token x, and the highest slot of its M_hat."""
+        beta = self.score(query[:, None] + self.key(before.M_hat))[..., 0] / self.size**0.5
         p = attention(beta, before.p)
-        down = p.flip(-1).cumsum(-1).flip(-1)
+        up = p.cumsum(-1)
+        down = 1 - up + p
         M = torch.lerp(before.M, before.M_hat, down[..., None])
-        return Memory(M, compose(x, M, p.cumsum(-1)), p)
+        M_hat, top = compose(x, M, up)
+        return Memory(M, M_hat, p), top
 
-    def compose(self, x: Float[Tensor, "B D"], M: Float[Tensor, "B n D"], up: Float[Tensor, "B n"]) -> Tensor:
-        """Return M_hat: the token composed with one slot after the other, each as far as `up` says."""
+    def compose(
+        self, x: Float[Tensor, "B D"], M: Float[Tensor, "B n D"], up: Float[Tensor, "B n"]
+    ) -> tuple[Tensor, Tensor]:
+        """Return M_hat, the token composed with one slot after the other, each as far as `up` says; and its highest."""
         M_hat, v = [], x
         for h, share in zip(M.unbind(1), up.split(1, -1), strict=True):
             v = torch.lerp(x, self.norm(self.cell(v, h)), share)
             M_hat.append(v)
-        return torch.stack(M_hat, 1)
+        return torch.stack(M_hat, 1), v
 
     def fused(self) -> Pass:
         """Return what computes `compose`, in the kernel."""

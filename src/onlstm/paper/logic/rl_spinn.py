@@ -62,7 +62,7 @@ class RLSPINN(Sampler):
         """Return the trees of formulas, longest first."""
         B, n = len(lengths), len(leaves)
         nodes, made = torch.cat([leaves, leaves.new_empty(n - B, leaves.shape[1])]), n
-        gates = leaves.new_empty(n - B, 5 * self.size)
+        gates, compose = leaves.new_empty(n - B, 5 * self.size), Repeated(self.gates)
         ends = lengths.cumsum()
         token = ends - lengths  # the next of each formula
         stack, top = np.zeros((B, lengths[0]), np.int64), np.full(B, -1)
@@ -84,7 +84,7 @@ class RLSPINN(Sampler):
             number = made + np.arange(len(pops))
             if len(pops):
                 both = nodes[self._index(left)], nodes[self._index(right)]
-                gates[made - n : made - n + len(pops)] = sums = self.gates(hidden(*both))
+                gates[made - n : made - n + len(pops)] = sums = compose(hidden(*both))
                 nodes[made : made + len(pops)], _ = parents(*both, sums)
             steps.append((left, right, number))
             made += len(pops)
