@@ -16,6 +16,8 @@ pytestmark = pytest.mark.skipif(not build.load("composition"), reason="the C++ k
 BFLOAT16 = pytest.mark.skipif(not build.has_bfloat16("composition"), reason="this processor has no bfloat16")
 SHAPES = [(1, 1, 1), (1, 4, 3), (5, 1, 7), (6, 3, 16), (43, 2, 33), (100, 5, 20)]
 """Formulas, slots, neurons; a product keeps 42 rows in the cache."""
+ROWS = 1000
+"""At most so many slots of formulas in a pass."""
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +64,7 @@ def test_values_and_every_gradient(R, n, D, threads):
     expected = outputs(module.compose, module, *calls)
     torch.set_num_threads(threads)
     try:
-        found = outputs(module.fused(), module, *calls)
+        found = outputs(module.fused(ROWS), module, *calls)
     finally:
         torch.set_num_threads(1)
     for own, plain in zip(found, expected, strict=True):
@@ -73,7 +75,7 @@ def test_float32_is_nearly_float64():
     exact, parts = encoder(33), inputs(43, 5, 33)
     narrow = encoder(33, torch.float32)
     rounded = [part.detach().float().requires_grad_() for part in parts]
-    found, expected = outputs(narrow.fused(), narrow, rounded), outputs(exact.compose, exact, parts)
+    found, expected = outputs(narrow.fused(ROWS), narrow, rounded), outputs(exact.compose, exact, parts)
     for own, plain in zip(found, expected, strict=True):
         torch.testing.assert_close(own.double(), plain, rtol=1e-5, atol=1e-5 * float(plain.abs().max()))
 
@@ -85,7 +87,7 @@ def test_bfloat16_is_no_farther_off_than_the_definition_with_rounded_factors(R, 
     exact = outputs(module.compose, module, parts)
     round_products(module)
     for own, plain, right in zip(
-        *(outputs(way, module, parts) for way in (module.fused(), module.compose)), exact, strict=True
+        *(outputs(way, module, parts) for way in (module.fused(ROWS), module.compose)), exact, strict=True
     ):
         assert own.dtype == torch.float32
         off, plainly = (float((x - right).norm() / right.norm()) for x in (own, plain))
@@ -98,7 +100,7 @@ def test_gradients_with_dropout_are_those_of_the_same_masks(p):
 
     def composed(x, M, up, *values):
         torch.manual_seed(3)
-        return Pass(Weights(*values), module.norm.eps, p)(x, M, up)
+        return Pass(Weights(*values), module.norm.eps, p, ROWS)(x, M, up)
 
     assert gradcheck(composed, (*parts, *weights(module)))
 
@@ -116,8 +118,8 @@ def test_dropout_is_drawn_anew_for_every_number_and_scaled():
     x, M, up = torch.ones(R, D), torch.zeros(R, n, D), torch.zeros(R, n)
 
     def u(seed):
-        gates = cell.forward(x, M, up, seed, True)[3]
-        return gates[: n * R, 3 * D].view(n, R)
+        gates = cell.forward(x, M, up, seed, [torch.empty(n * R, width * D) for width in (2, 4)])[1]
+        return gates[:, 3 * D].view(n, R)
 
     first, second = u(7), u(8)
     assert sorted(set(first.flatten().tolist())) == pytest.approx([0, 1 / 0.36])
@@ -131,8 +133,9 @@ def test_dropout_has_no_patterns_along_a_row():
     D, R, p = 64, 500, 0.5
     weights = identity(D)._replace(w_1=torch.cat([torch.eye(2 * D), torch.eye(2 * D)]))
     cell = torch.classes.onlstm_composition.Cell(*weights, 1e-5, p, False)
-    _, input, hidden, *_ = cell.forward(torch.ones(R, D), torch.ones(R, 1, D), torch.zeros(R, 1), 5, True)
-    kept = torch.cat([input[:R], hidden[:R, 2 * D :]], 1) > 0  # the second half: dropped before either layer
+    input, hidden = torch.empty(R, 2 * D), torch.empty(R, 4 * D)
+    cell.forward(torch.ones(R, D), torch.ones(R, 1, D), torch.zeros(R, 1), 5, [input, hidden])
+    kept = torch.cat([input, hidden[:, 2 * D :]], 1) > 0  # the second half: dropped before either layer
     share = torch.cat([torch.full((2 * D,), 0.5), torch.full((2 * D,), 0.25)])
     assert float((kept.double().mean(0) - share).abs().max()) < 0.09  # four deviations
     off = torch.corrcoef(kept[:, : 2 * D].double().T).fill_diagonal_(0).abs()
@@ -143,7 +146,7 @@ def test_dropout_has_no_patterns_along_a_row():
 def test_a_pass_is_freed_with_its_graph():
     """A cycle through autograd's nodes is invisible to Python's garbage collector."""
     module, parts = encoder(4), inputs(3, 2, 4)
-    calls = module.fused()
+    calls = module.fused(ROWS)
     cell = weakref.ref(calls._cell)
     value = torch.stack([part.sum() for part in calls(*parts)]).sum()
     value.backward()
@@ -151,18 +154,40 @@ def test_a_pass_is_freed_with_its_graph():
     assert cell() is None
 
 
+@pytest.mark.parametrize("D", [3, 16])
+def test_calls_that_nothing_depends_on_have_no_share_in_gradients(D):
+    module, calls = encoder(D), [inputs(5, n, D) for n in (1, 2, 3)]
+
+    def gradients(compose, used):
+        value = sum([[part.sin().sum() for part in compose(*parts)][1] for parts in calls][k] for k in used)
+        return torch.autograd.grad(value, weights(module))
+
+    for used in ((0, 2), (1,)):
+        for own, plain in zip(*(gradients(way, used) for way in (module.fused(ROWS), module.compose)), strict=True):
+            torch.testing.assert_close(own, plain, rtol=0, atol=1e-11)
+
+
+def test_a_graph_can_be_gone_through_twice():
+    module, parts = encoder(7), inputs(9, 3, 7)
+    value = sum(part.sin().sum() for part in module.fused(ROWS)(*parts))
+    first, second = (torch.autograd.grad(value, weights(module), retain_graph=True) for _ in range(2))
+    assert all(map(torch.equal, first, second))
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_without_gradients_nothing_is_saved_and_values_are_the_same(p):
     module, parts = encoder(20, p=p), inputs(50, 3, 20)
-    calls = module.fused()
+    calls = module.fused(ROWS)
     torch.manual_seed(2)
     with_gradients = calls(*parts)
     torch.manual_seed(2)
     with torch.no_grad():
-        without = calls(*parts)
+        lean = module.fused(ROWS)
+        without = lean(*(part.detach() for part in parts))
     assert all(map(torch.equal, without, with_gradients))
-    _, *saved = calls._cell.kernel.forward(*(part.detach() for part in parts), None, False)
-    assert max(tensor.numel() for tensor in saved) <= 64 * 4 * 20
+    assert (calls._cell.calls, lean._cell.calls) == (1, 0)
+    _, *saved = calls._cell.kernel.forward(*(part.detach() for part in parts), None, [])
+    assert max(tensor.numel() for tensor in saved) <= 50
 
 
 def test_threads_change_no_value():
@@ -171,21 +196,23 @@ def test_threads_change_no_value():
     for threads in (1, 2):
         torch.set_num_threads(threads)
         torch.manual_seed(4)
-        values.append(module.fused()(*parts))
+        values.append(module.fused(ROWS)(*parts))
     torch.set_num_threads(1)
     assert all(map(torch.equal, *values))
 
 
 def test_what_does_not_fit_is_refused():
     module, (x, M, up) = encoder(6), [part.detach() for part in inputs(5, 2, 6)]
-    calls = module.fused()
+    calls = module.fused(ROWS)
     for wrong, name in (((x[:, :4], M, up), "x"), ((x, M[..., :4], up), "x|M"), ((x, M, up[:, :1]), "up")):
         with pytest.raises(RuntimeError, match=rf"({name}): a contiguous tensor of size .* and type .* is needed"):
             calls(*wrong)
     with pytest.raises(RuntimeError, match="x: a contiguous tensor"):
         calls(x.float(), M, up)
     with pytest.raises(RuntimeError, match="w_2: a contiguous tensor"):
-        Pass(Weights(*weights(module))._replace(w_2=torch.zeros(3, 3).double()), 1e-5, 0.0)
+        Pass(Weights(*weights(module))._replace(w_2=torch.zeros(3, 3).double()), 1e-5, 0.0, ROWS)
+    with pytest.raises(RuntimeError, match="input: room for 10 rows of 12 factors is needed"):
+        module.fused(0)(x.requires_grad_(), M, up)
 
 
 def test_other_devices_and_types_have_the_definition():

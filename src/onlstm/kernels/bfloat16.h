@@ -2,6 +2,8 @@
 // them: twice the speed at three significant digits. The processor multiplies pairs along k, so the element of such a
 // factor is a pair; what else a product needs is in product.h. At the end, a matrix packed once, of elements of either kind.
 #pragma once
+#include <optional>
+
 #include "product.h"
 
 #if defined(__AVX512BF16__) && defined(CPU_CAPABILITY_AVX512)
@@ -109,6 +111,47 @@ struct Packed {
   // C (rows x N, ldc apart) = init (ld apart) + A B
   void times(int64_t rows, const Matrix<E>& A, T* C, int64_t ldc, const T* init = nullptr, int64_t ld = 0) const {
     multiply<E>(0, rows, 0, panels<E>(N), Element<E>::count(K), A, {{N, panels_of_B.data(), C, ldc, init, ld}});
+  }
+};
+
+// A matrix B (K x N) packed for products: in its own precision or, narrow, in bfloat16.
+template <typename T>
+class PackedFactor {
+  static constexpr bool may_be_narrow = has_bfloat16 && std::is_same_v<T, float>;
+  std::optional<Packed<T, T>> exact;
+  std::optional<Packed<T, Narrow>> narrow;
+
+ public:
+  const int64_t K, N;
+
+  PackedFactor(const T* B, int64_t ld, int64_t K, int64_t N, bool transposed, bool wants_narrow) : K(K), N(N) {
+    if constexpr (may_be_narrow)
+      if (wants_narrow) narrow.emplace(B, ld, K, N, transposed);
+    if (!narrow) exact.emplace(B, ld, K, N, transposed);
+  }
+
+  // C (rows x N) = init (one row; or null, zero) + A (rows x K, ld apart) B
+  void times(int64_t rows, const T* A, int64_t ld, T* C, const T* init = nullptr) const {
+    if constexpr (may_be_narrow)
+      if (narrow) {
+        const int64_t pairs = Element<Narrow>::count(K);
+        std::vector<Narrow> a(rows * pairs);
+        for (int64_t i = 0; i < rows; ++i) round_row(A + i * ld, K, a.data() + i * pairs);
+        return narrow->times(rows, {a.data(), pairs, 1}, C, N, init);
+      }
+    exact->times(rows, {A, ld, 1}, C, N, init);
+  }
+
+  // C (M x N, ldc apart) += A^T B, where A (K x M, ld apart) has as many rows as B
+  void add_transposed(int64_t M, const T* A, int64_t ld, T* C, int64_t ldc) const {
+    if constexpr (may_be_narrow)
+      if (narrow) {
+        std::vector<Narrow> a(Element<Narrow>::count(K) * M);
+        for (int64_t k = 0; k < K; k += 2)
+          pair_rows(A + k * ld, k + 1 < K ? A + (k + 1) * ld : nullptr, M, M, a.data() + k / 2 * M);
+        return narrow->times(M, {a.data(), 1, M}, C, ldc, C, ldc);
+      }
+    exact->times(M, {A, 1, ld}, C, ldc, C, ldc);
   }
 };
 

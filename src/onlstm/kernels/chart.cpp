@@ -12,7 +12,6 @@
 #include <torch/library.h>
 
 #include <cmath>
-#include <optional>
 
 #include "bfloat16.h"
 
@@ -23,52 +22,13 @@ using at::Tensor;
 constexpr int64_t group_bytes = 3 << 20;  // of a group's chart, roughly
 constexpr int64_t most_sentences = 16;    // of a group
 
-// A matrix B (K x N) for products: in its own precision or, narrow, in bfloat16.
-template <typename T>
-struct Factor {
-  static constexpr bool may_be_narrow = has_bfloat16 && std::is_same_v<T, float>;
-  int64_t K, N;
-  std::optional<Packed<T, T>> exact;
-  std::optional<Packed<T, Narrow>> narrow;
-
-  Factor(const T* B, int64_t ld, int64_t K, int64_t N, bool transposed, bool wants_narrow) : K(K), N(N) {
-    if constexpr (may_be_narrow)
-      if (wants_narrow) narrow.emplace(B, ld, K, N, transposed);
-    if (!narrow) exact.emplace(B, ld, K, N, transposed);
-  }
-
-  // C (rows x N) = A (rows x K) B
-  void times(int64_t rows, const T* A, T* C) const {
-    if constexpr (may_be_narrow)
-      if (narrow) {
-        const int64_t pairs = Element<Narrow>::count(K);
-        std::vector<Narrow> a(rows * pairs);
-        for (int64_t i = 0; i < rows; ++i) round_row(A + i * K, K, a.data() + i * pairs);
-        return narrow->times(rows, {a.data(), pairs, 1}, C, N);
-      }
-    exact->times(rows, {A, K, 1}, C, N);
-  }
-
-  // C (M x N, ldc apart) += A^T B, where A (K x M) has as many rows as B
-  void add_transposed(int64_t M, const T* A, T* C, int64_t ldc) const {
-    if constexpr (may_be_narrow)
-      if (narrow) {
-        std::vector<Narrow> a(Element<Narrow>::count(K) * M);
-        for (int64_t k = 0; k < K; k += 2)
-          pair_rows(A + k * M, k + 1 < K ? A + (k + 1) * M : nullptr, M, M, a.data() + k / 2 * M);
-        return narrow->times(M, {a.data(), 1, M}, C, ldc, C, ldc);
-      }
-    exact->times(M, {A, 1, M}, C, ldc, C, ldc);
-  }
-};
-
 // The rules: from children to their parents' sides, and back.
 template <typename T>
 struct Rules {
   int64_t N, P, S;  // nonterminals, preterminals, both
   bool narrow;
   const T* root;
-  Factor<T> up_words, up_spans, down_words, down_spans;
+  PackedFactor<T> up_words, up_spans, down_words, down_spans;
 
   // sides: left above right, 2N x S
   Rules(int64_t N, int64_t P, const T* root, const T* sides, bool narrow)
@@ -179,7 +139,7 @@ void inside(Chart<T>& chart, const Rules<T>& rules, const T* emission, const T* 
       at::vec::map<T>([top](Vec<T> x) { return (x - Vec<T>(top)).exp(); }, word, logs, P);
       chart.set_scale(g, i, i + 1, top, top);
     }
-  rules.up_words.times(G * n, chart.words.data(), chart.sides.data());
+  rules.up_words.times(G * n, chart.words.data(), P, chart.sides.data());
   for (int64_t w = 2; w <= n; ++w) {
     for (int64_t g = 0; g < G; ++g)
       for (int64_t i = 0; i + w <= n; ++i) {
@@ -200,7 +160,7 @@ void inside(Chart<T>& chart, const Rules<T>& rules, const T* emission, const T* 
         const double bare = top + std::log(double(most));
         chart.set_scale(g, i, j, bare + (scores ? double(scores[chart.at(g, i, j)]) : 0.0), bare);
       }
-    if (w < n) rules.up_spans.times(chart.rows(w), chart.span(w, 0, 0), chart.sides.data() + chart.first[w] * 2 * N);
+    if (w < n) rules.up_spans.times(chart.rows(w), chart.span(w, 0, 0), N, chart.sides.data() + chart.first[w] * 2 * N);
   }
 }
 
@@ -267,10 +227,10 @@ void outside(Chart<T>& chart, const Rules<T>& rules, const Results<T>& to, Split
       }
     const int64_t columns = w == 1 ? P : N;
     T* inside = w == 1 ? chart.words.data() : chart.span(w, 0, 0);
-    (w == 1 ? rules.down_words : rules.down_spans).times(chart.rows(w), sides.data(), rows.data());
+    (w == 1 ? rules.down_words : rules.down_spans).times(chart.rows(w), sides.data(), 2 * N, rows.data());
     if (to.d_sides)
-      Factor<T>(inside, columns, chart.rows(w), columns, false, rules.narrow)
-          .add_transposed(2 * N, sides.data(), to.d_sides + (w == 1 ? N : 0), rules.S);
+      PackedFactor<T>(inside, columns, chart.rows(w), columns, false, rules.narrow)
+          .add_transposed(2 * N, sides.data(), 2 * N, to.d_sides + (w == 1 ? N : 0), rules.S);
     for (int64_t g = 0; g < G; ++g)
       for (int64_t i = 0; i + w <= n; ++i) {
         const int64_t r = (g * (n - w + 1) + i) * columns;

@@ -1,7 +1,8 @@
 // The fused CPU kernel behind composition.py: the cell of Ordered Memory, from the lowest slot of a stack to the highest,
 // forward and backward. It computes what `OrderedMemory.compose` computes under autograd, with its names. Rows (formulas)
 // do not touch each other, so threads share rows and go through all slots alone. Factors of products are of type T, like
-// all else, or (E, narrow) of bfloat16; those of the weights' gradients are returned, for one product over a whole pass.
+// all else, or (E, narrow) of bfloat16; those of the weights' gradients are left where the caller wants them, for one product
+// over a whole pass.
 // Order of this file: forward, backward, host functions, registration.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -57,9 +58,11 @@ using Tensors = std::vector<Tensor>;
 
 class Cell : public torch::CustomClassHolder {
  public:
-  virtual Tensors forward(const Tensor& x, const Tensor& M, const Tensor& up, const optional<int64_t>& seed, bool save) = 0;
+  virtual Tensors forward(const Tensor& x, const Tensor& M, const Tensor& up, const optional<int64_t>& seed,
+                          const Tensors& inputs) = 0;
   virtual Tensors backward(const Tensor& d, const Tensor& d_top, const Tensor& x, const Tensor& M, const Tensor& up,
-                           const Tensor& M_hat, const optional<int64_t>& seed, const Tensors& saved) = 0;
+                           const Tensor& M_hat, const optional<int64_t>& seed, const Tensor& hidden, const Tensors& saved,
+                           const Tensors& gradients) = 0;
 };
 
 template <typename T, typename E>
@@ -89,13 +92,13 @@ class CellOf final : public Cell {
   }
   void expect(const char* name, const Tensor& x, at::IntArrayRef shape) const { expect_like(gain, name, x, shape); }
 
-  // Room for rows of factors, with rows of zeros at its end: oneDNN compiles a product for each number of rows.
+  static constexpr bool narrow = !std::is_same_v<T, E>;
   Tensor room(int64_t rows, int64_t K) const {
-    constexpr int64_t some = 64;
-    const auto type = std::is_same_v<T, E> ? gain.scalar_type() : at::kBFloat16;
-    const Tensor whole = at::empty({(rows + some - 1) / some * some, K}, gain.options().dtype(type));
-    whole.narrow(0, rows, whole.size(0) - rows).zero_();
-    return whole;
+    return at::empty({rows, K}, gain.options().dtype(narrow ? at::kBFloat16 : gain.scalar_type()));
+  }
+  void expect_room(const char* name, const Tensor& x, int64_t rows, int64_t K) const {
+    TORCH_CHECK(x.is_contiguous() && x.scalar_type() == (narrow ? at::kBFloat16 : gain.scalar_type()) &&
+                    x.sizes() == at::IntArrayRef({rows, K}), name, ": room for ", rows, " rows of ", K, " factors is needed");
   }
 
   // Run work(first, last) over the rows, on all threads; so many together as a product keeps in the cache.
@@ -122,10 +125,16 @@ class CellOf final : public Cell {
 
   // ------------------------------------------------------------------------------------------------------------- forward
 
-  Tensors forward(const Tensor& x, const Tensor& M, const Tensor& up, const optional<int64_t>& seed, bool save) override {
+  // `inputs`: room for those of the two layers, n R rows, if there will be a backward pass.
+  Tensors forward(const Tensor& x, const Tensor& M, const Tensor& up, const optional<int64_t>& seed,
+                  const Tensors& inputs) override {
+    const bool save = !inputs.empty();
     const int64_t R = check(x, M, up), n = M.size(1), rows = save ? n * R : R;
     const Tensor M_hat = at::empty({R, n, D}, x.options()), deviation = at::empty({rows}, x.options());
-    const Tensor input = room(rows, 2 * D), hidden = room(rows, 4 * D), saved = room(save ? rows : 0, 6 * D);
+    const Tensor input = save ? inputs[0] : room(rows, 2 * D), hidden = save ? inputs[1] : room(rows, 4 * D);
+    const Tensor saved = room(save ? rows : 0, 6 * D);
+    expect_room("input", input, rows, 2 * D);
+    expect_room("hidden", hidden, rows, 4 * D);
     by_rows(R, [&](int64_t first, int64_t last) {
       std::vector<T> v((last - first) * D), row(6 * D), wide((last - first) * 4 * D);
       std::copy_n(data<T>(x) + first * D, v.size(), v.data());
@@ -157,7 +166,7 @@ class CellOf final : public Cell {
         }
       }
     });
-    return {M_hat, input, hidden, saved, deviation};
+    return {M_hat, saved, deviation};
   }
 
   // Activate the gates g_v, g_h, g_c of a row; σ(g_v) v + σ(g_h) h + σ(g_c) u without its mean, over its deviation.
@@ -189,17 +198,20 @@ class CellOf final : public Cell {
 
   // ------------------------------------------------------------------------------------------------------------ backward
 
-  // d is the gradient of M_hat, d_top what is to be added to it for the highest slot.
+  // d is the gradient of M_hat, d_top what is to be added to it for the highest slot. `gradients`: room for those of what
+  // the two layers return.
   Tensors backward(const Tensor& d, const Tensor& d_top, const Tensor& x, const Tensor& M, const Tensor& up,
-                   const Tensor& M_hat, const optional<int64_t>& seed, const Tensors& saved) override {
-    const Tensor &hidden = saved[1], &gates = saved[2], &deviation = saved[3];
+                   const Tensor& M_hat, const optional<int64_t>& seed, const Tensor& hidden, const Tensors& saved,
+                   const Tensors& gradients) override {
     const int64_t R = check(x, M, up), n = M.size(1);
-    TORCH_CHECK(saved.size() == 4 && gates.size(0) >= n * R, "backward: forward was called with save=False");
+    TORCH_CHECK(saved.size() == 2 && gradients.size() == 2, "backward: two saved tensors and two gradients are needed");
+    const Tensor &gates = saved[0], &deviation = saved[1], &d_hidden = gradients[0], &d_output = gradients[1];
+    for (const Tensor& rows : {hidden, d_hidden, d_output}) expect_room("rows", rows, n * R, 4 * D);
+    expect_room("gates", gates, n * R, 6 * D);
     expect("gradient", d, {R, n, D});
     expect("gradient of the top", d_top, {R, D});
     const Tensor d_x = at::zeros({R, D}, x.options()), d_M = at::empty({R, n, D}, x.options());
     const Tensor d_up = at::empty({R, n}, x.options()), totals = at::zeros({at::get_num_threads(), 10 * D}, x.options());
-    const Tensor d_hidden = room(n * R, 4 * D), d_output = room(n * R, 4 * D);
     by_rows(R, [&](int64_t first, int64_t last) {
       std::vector<T> wide((last - first) * 4 * D), row(6 * D);
       std::vector<T> d_v(data<T>(d_top) + first * D, data<T>(d_top) + last * D);
@@ -239,7 +251,7 @@ class CellOf final : public Cell {
       T* to = data<T>(d_x) + first * D;
       for (int64_t j = 0; j < (last - first) * D; ++j) to[j] += d_v[j];
     });
-    return {d_x, d_M, d_up, totals.sum(0), d_hidden, d_output};
+    return {d_x, d_M, d_up, totals.sum(0)};
   }
 
   // From the gradient of a slot, x + share (norm - x), to that of the composition before its norm, in its place; added are

@@ -1,15 +1,15 @@
-"""Linear layers of encoders, whose training can multiply in bfloat16; and layers with many inputs in one pass."""
+"""Linear layers of encoders, whose training can multiply in bfloat16; and layers that a pass applies many times."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.nn import functional as F
 
-_ROWS = 16
-"""Rounded products have a multiple of so many rows: torch compiles a kernel for each number, in about 1 ms."""
+from onlstm.kernels import product
+from onlstm.kernels.product import Factor
 
 
 class Linear(nn.Linear):
@@ -25,23 +25,19 @@ class Linear(nn.Linear):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, narrow: bool) -> Tensor:
     """Return x @ weight.T + bias.
 
-    `narrow` rounds the factors of this product and of the two that its gradients are to bfloat16. They are summed in
-    float32; torch rounds each sum once, at its end.
+    `narrow` rounds the factors of this product and of the two that its gradients are to bfloat16; they are summed in
+    float32.
     """
-    if not narrow:
-        return F.linear(x, weight, bias)
-    product: Tensor = _Product.apply(x.flatten(0, -2), weight)  # type: ignore[no-untyped-call]
-    product = product.unflatten(0, x.shape[:-1])
-    return product if bias is None else product + bias
+    rows = x.reshape(-1, x.shape[-1])
+    product: Tensor = _Product.apply(rows, weight, bias, narrow)  # type: ignore[no-untyped-call]
+    return product.view(*x.shape[:-1], len(weight))
 
 
 class Repeated:
     """A linear layer that a pass applies many times: the gradient of its weights is one product over all inputs."""
 
     def __init__(self, layer: Linear) -> None:
-        narrow = layer.narrow and layer.training
-        weight = layer.weight.detach()
-        self._uses = _Uses(weight.bfloat16() if narrow else weight)
+        self._uses = _Uses(layer.weight.detach(), layer.narrow and layer.training)
         self._tap: Tensor = _Weights.apply(self._uses, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor, product: Tensor | None = None) -> Tensor:
@@ -55,12 +51,19 @@ class _Uses:
     """What the uses of a layer share. It knows nothing of the graph, which knows it: a cycle would never be freed."""
 
     weight: Tensor
-    factors: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """Of the weights' gradient: the gradient of each product that has had its backward pass, and the input."""
+    narrow: bool
+    pairs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """The gradient of each product that has had its backward pass, and its input."""
 
-    def factor(self, x: Tensor) -> Tensor:
-        """Return numbers as a factor of a product with the weights."""
-        return _rounded(x) if self.weight.dtype == torch.bfloat16 else x
+    @cached_property
+    def forward(self) -> Factor:
+        """What inputs are multiplied by."""
+        return Factor(self.weight.T, narrow=self.narrow)
+
+    @cached_property
+    def backward(self) -> Factor:
+        """What gradients are multiplied by."""
+        return Factor(self.weight, narrow=self.narrow)
 
 
 class _Weights(Function):
@@ -73,9 +76,9 @@ class _Weights(Function):
 
     @staticmethod
     def backward(ctx: Any, *d_bias: Tensor) -> tuple[Tensor | None, ...]:
-        d_products, inputs = map(torch.cat, zip(*ctx.uses.factors, strict=True))
-        ctx.uses.factors.clear()
-        return None, (d_products.T @ inputs).to(d_bias[0].dtype), *d_bias
+        d_products, inputs = map(torch.cat, zip(*ctx.uses.pairs, strict=True))
+        ctx.uses.pairs.clear()
+        return None, product.product(d_products.T, inputs, narrow=ctx.uses.narrow), *d_bias
 
 
 class _Use(Function):
@@ -83,41 +86,33 @@ class _Use(Function):
 
     @staticmethod
     def forward(ctx: Any, uses: _Uses, bias: Tensor, x: Tensor, product: Tensor | None) -> Tensor:
-        ctx.uses, factor = uses, uses.factor(x)
-        ctx.save_for_backward(factor)
-        if product is not None:
-            return product.view_as(product)
-        if factor is x:
-            return torch.addmm(bias, x, uses.weight.T)
-        return (factor @ uses.weight.T)[: len(x)].to(x.dtype) + bias
+        ctx.uses = uses
+        ctx.save_for_backward(x)
+        return uses.forward.times(x, bias) if product is None else product.view_as(product)
 
     @staticmethod
     def backward(ctx: Any, *d: Tensor) -> tuple[Tensor | None, ...]:
-        factor = ctx.uses.factor(d[0])
-        ctx.uses.factors.append((factor, *ctx.saved_tensors))
-        d_x = (factor @ ctx.uses.weight)[: len(d[0])].to(d[0].dtype) if ctx.needs_input_grad[2] else None
+        ctx.uses.pairs.append((d[0], *ctx.saved_tensors))
+        d_x = ctx.uses.backward.times(d[0]) if ctx.needs_input_grad[2] else None
         return None, d[0].sum(0), d_x, None
 
 
 class _Product(Function):
-    """x @ weight.T in bfloat16, from and to other types."""
+    """x @ weight.T + bias."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        factors = _rounded(x), weight.bfloat16()
-        ctx.save_for_backward(*factors)
-        return (factors[0] @ factors[1].T)[: len(x)].to(x.dtype)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, narrow: bool) -> Tensor:
+        ctx.narrow = narrow
+        ctx.save_for_backward(x, weight)
+        return Factor(weight.T, narrow=narrow).times(x, bias)
 
     @staticmethod
-    def backward(ctx: Any, *d: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *d: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        d_product = _rounded(d[0])
-        return (d_product @ weight)[: len(d[0])].to(d[0].dtype), (d_product.T @ x).to(d[0].dtype)
-
-
-def _rounded(x: Tensor) -> Tensor:
-    """Return a factor in bfloat16, with rows of zeros at its end."""
-    rounded = x.new_empty(-(-len(x) // _ROWS) * _ROWS, x.shape[1], dtype=torch.bfloat16)
-    rounded[: len(x)] = x
-    rounded[len(x) :] = 0
-    return rounded
+        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
+        return (
+            product.product(d[0], weight, narrow=ctx.narrow) if of_x else None,
+            product.product(d[0].T, x, narrow=ctx.narrow) if of_weight else None,
+            d[0].sum(0) if of_bias else None,
+            None,
+        )

@@ -86,8 +86,9 @@ class OrderedMemory(TreeEncoder):
         D, self.slots = self.size, config.slots
         self.norm = nn.LayerNorm(D)  # of tokens and of what is composed: both go into the same slots
         self.project = Linear(config.embedding_size, D)
-        self.query, self.key = (nn.Sequential(Dropout(config.dropout), Linear(D, D), nn.LayerNorm(D)) for _ in range(2))
-        self.score = nn.Sequential(nn.ReLU(), Dropout(config.dropout), nn.Linear(D, 1))
+        p = config.dropout_of("attention")
+        self.query, self.key = (nn.Sequential(Dropout(p), Linear(D, D), nn.LayerNorm(D)) for _ in range(2))
+        self.score = nn.Sequential(nn.ReLU(), Dropout(p), nn.Linear(D, 1))
         self.cell = GatedRecursiveCell(D, config.dropout)
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
@@ -106,7 +107,8 @@ class OrderedMemory(TreeEncoder):
         tokens, alive = by_step(formulas)
         words = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device)))))
         x, queries = words.split(alive), self.query(words).split(alive)
-        compose = self.fused() if fused(words) else self.compose
+        rows = sum(after * min(t, N) for t, after in enumerate(alive))
+        compose = self.fused(rows) if fused(words) else self.compose
         empty = x[0].new_zeros(alive[0], 0, self.size)
         memory, top = Memory(empty, empty, empty[..., 0]), x[0]
         steps, ended = [memory.p], []
@@ -140,7 +142,7 @@ class OrderedMemory(TreeEncoder):
             M_hat.append(v)
         return torch.stack(M_hat, 1), v
 
-    def fused(self) -> Pass:
-        """Return what computes `compose`, in the kernel."""
+    def fused(self, rows: int) -> Pass:
+        """Return what computes `compose` in the kernel, for at most so many slots of all formulas and tokens."""
         weights = Weights(*self.cell.parameters(), *self.norm.parameters())
-        return Pass(weights, self.norm.eps, self.cell.p if self.training else 0.0, narrow=self.rounds)
+        return Pass(weights, self.norm.eps, self.cell.p if self.training else 0.0, rows, narrow=self.rounds)
