@@ -100,3 +100,19 @@ def test_heights_are_the_modes_counted_from_below():
         _, history = plain(module, text, N)
         expected = [max(range(N), key=lambda k, p=p: float(p[k])) for p in history[1:]]
         assert heights[row] == [0, *expected]
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0])
+def test_noise_on_attention_is_as_large_as_named_and_in_training_alone(noise):
+    """In a formula's third token two heights compete, with reach 1: the noise of their difference has twice the variance."""
+    module, formulas = encoder(attention_noise=noise, scale=0.5), [ids("a and b")] * 5000
+
+    def odds():
+        with torch.no_grad():
+            p = module.scan(formulas)[1][2]
+        return (p[:, 1] / p[:, 0]).log()
+
+    noisy, plain = odds(), module.eval() and odds()
+    assert float(plain.std()) < 1e-12
+    assert float(noisy.mean() - plain.mean()) == pytest.approx(0, abs=4 * noise * (2 / 5000) ** 0.5)
+    assert float(noisy.std()) == pytest.approx(noise * 2**0.5, rel=0.05)

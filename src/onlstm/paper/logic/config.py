@@ -55,8 +55,8 @@ class ModelConfig:
     """Dropout of embeddings alone (default: that of the rest)."""
     dropout_classifier: float | None = None
     """Dropout in the classifier alone (default: that of the rest)."""
-    dropout_attention: float | None = None
-    """Dropout in Ordered Memory's attention alone (default: that of the rest)."""
+    attention_noise: float = 0.0
+    """Deviation of the noise on the scores of Ordered Memory's attention in training, so that it learns to decide."""
     weight_dropout: float = 0.0
     """Drop-connect on the recurrent weights of an ON-LSTM or LSTM."""
 
@@ -65,7 +65,7 @@ class ModelConfig:
         """Tokens that a formula may have."""
         return len(VOCABULARY)
 
-    def dropout_of(self, part: Literal["embedding", "classifier", "attention"]) -> float:
+    def dropout_of(self, part: Literal["embedding", "classifier"]) -> float:
         """Return the dropout of a part that may have its own."""
         own: float | None = getattr(self, f"dropout_{part}")
         return self.dropout if own is None else own
@@ -79,11 +79,11 @@ class ModelConfig:
         return 16 * layers * self.hidden_size * self.hidden_size
 
     def __post_init__(self) -> None:
-        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1, slots=1)
+        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1, slots=1, attention_noise=0)
         most = {"embedding_size": MOST_NEURONS, "hidden_size": MOST_NEURONS, "num_layers": MOST_LAYERS}
         most["slots"] = MOST_NEURONS
         at_most(**{f"model.{name}": (getattr(self, name), limit) for name, limit in most.items()})
-        for name in ("dropout", "dropout_embedding", "dropout_classifier", "dropout_attention", "weight_dropout"):
+        for name in ("dropout", "dropout_embedding", "dropout_classifier", "weight_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise UserError(f"model.{name} {getattr(self, name)}: from 0 to less than 1 is needed")
 

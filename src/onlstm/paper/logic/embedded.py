@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from onlstm.kernels.dropout import dropout
 from onlstm.paper.logic.config import ModelConfig
@@ -17,8 +18,9 @@ _NEW = 0.1
 
 def by_step(formulas: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
     """Return the tokens of formulas, longest first, step by step, and how many formulas have each step."""
-    alive = [sum(len(ids) > t for ids in formulas) for t in range(len(formulas[0]))]
-    return torch.cat([torch.stack([ids[t] for ids in formulas[:rows]]) for t, rows in enumerate(alive)]), alive
+    lengths = torch.tensor([len(ids) for ids in formulas])
+    there = torch.arange(len(formulas[0]))[:, None] < lengths
+    return pad_sequence(list(formulas))[there], there.sum(1).tolist()
 
 
 def hidden(left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> Float[Tensor, "n S"]:

@@ -86,9 +86,9 @@ class OrderedMemory(TreeEncoder):
         D, self.slots = self.size, config.slots
         self.norm = nn.LayerNorm(D)  # of tokens and of what is composed: both go into the same slots
         self.project = Linear(config.embedding_size, D)
-        p = config.dropout_of("attention")
-        self.query, self.key = (nn.Sequential(Dropout(p), Linear(D, D), nn.LayerNorm(D)) for _ in range(2))
-        self.score = nn.Sequential(nn.ReLU(), Dropout(p), nn.Linear(D, 1))
+        self.query, self.key = (nn.Sequential(Dropout(config.dropout), Linear(D, D), nn.LayerNorm(D)) for _ in range(2))
+        self.score = nn.Sequential(nn.ReLU(), Dropout(config.dropout), nn.Linear(D, 1))
+        self.noise = config.attention_noise
         self.cell = GatedRecursiveCell(D, config.dropout)
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
@@ -125,6 +125,8 @@ class OrderedMemory(TreeEncoder):
     ) -> tuple[Memory, Float[Tensor, "B D"]]:
         """Return the memory after the token x, and the highest slot of its M_hat."""
         beta = self.score(query[:, None] + self.key(before.M_hat))[..., 0] / self.size**0.5
+        if self.training and self.noise:
+            beta = beta + self.noise * torch.randn_like(beta)
         p = attention(beta, before.p)
         up = p.cumsum(-1)
         down = 1 - up + p
