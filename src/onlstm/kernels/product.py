@@ -11,6 +11,9 @@ from torch import Tensor
 
 from onlstm.kernels import build
 
+_DEPTH = 2048
+"""Columns of A, and rows of B, that are multiplied at a time: of more, B leaves the cache before it is used."""
+
 
 class Factor:
     """A matrix B (K, N), rearranged once for products with any number of others.
@@ -43,7 +46,13 @@ class Factor:
 
 def product(A: Tensor, B: Tensor, *, narrow: bool = False) -> Tensor:
     """Return A B, without gradients."""
-    return Factor(B, narrow=narrow).times(A)
+    first, *others = (
+        Factor(rows, narrow=narrow).times(columns)
+        for columns, rows in zip(A.split(_DEPTH, 1), B.split(_DEPTH), strict=True)
+    )
+    for other in others:
+        first += other
+    return first
 
 
 def _contiguous(x: Tensor) -> Tensor:
