@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from onlstm import files
+from onlstm import files, memory
 from onlstm.layer import ONLSTM
 from onlstm.paper.logic.classifier import Batch, Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, Source, TrainConfig
@@ -125,6 +125,7 @@ def main() -> None:
     if not DATA.is_file():
         raise SystemExit(f"{DATA}: not there; the benchmark takes the published pairs")
     torch.set_num_threads(options.threads)
+    memory.keep()  # as the command does
     data = Data.load(Source(path=str(DATA)))
     whole = len(data.train) + len(data.valid)
     problems = Problems.of((data.train + data.valid)[::TENTH])

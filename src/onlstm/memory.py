@@ -1,5 +1,6 @@
 """How much memory there is, asked before it is taken. No torch here."""
 
+import ctypes
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +9,8 @@ from onlstm.errors import UserError
 
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the limit of a container, a number or `max`."""
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+"""Settings of glibc's malloc, see mallopt(3)."""
 
 
 def available() -> int:
@@ -31,3 +34,11 @@ def check(size: int, what: str, remedy: str) -> None:
     """Raise a `UserError` unless `size` bytes can be taken."""
     if size > (there := available()):
         raise UserError(f"{what}: {size / 1e9:,.1f} GB of memory are needed, {there / 1e9:,.1f} GB are left; {remedy}")
+
+
+def keep() -> None:
+    """Let the process keep what it frees, where its malloc is glibc's: it asks for as much again in the next step."""
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_MMAP_MAX, 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from onlstm.errors import UserError
-from onlstm.paper.logic import encoders, formulas
+from onlstm.paper.logic import embedded, encoders, formulas
 from onlstm.paper.logic.classifier import Classifier, Problems
 from onlstm.paper.logic.config import ModelConfig, TrainConfig
 from onlstm.paper.logic.embedded import Dropout
@@ -118,7 +118,7 @@ def test_every_place_of_a_token_has_one_of_its_dropped_out_embeddings(encoder):
     vector = made([tokens])
     torch.manual_seed(1)
     rows = made.dropout(made.embedding.weight.repeat(encoders._MASKS, 1))
-    ends = [0, *encoders._CUTS, len(tokens)]
+    ends = [0, *embedded._CUTS, len(tokens)]
     masks = torch.cat([torch.randint(encoders._MASKS, (end - start,)) for start, end in pairwise(ends)])
     plain = made.rnn(rows[tokens + len(VOCABULARY) * masks][:, None])[0][-1]
     assert_close(vector, plain, rtol=0, atol=1e-12)
@@ -151,7 +151,7 @@ def test_a_pass_has_one_drop_connect_mask(encoder):
 @given(st.lists(st.sampled_from([pair.left for pair in PAIRS]), min_size=1, unique=True))
 def test_parts_hold_every_formula_and_equal_beginnings_once(texts):
     texts = [text.split() for text in sorted(texts, key=lambda text: -len(text.split()))]
-    parts, places = encoders._parts([ids(" ".join(text)) for text in texts])
+    parts, places = embedded.parts_of([ids(" ".join(text)) for text in texts])
     ends = []
     before = [[]]
     for part in parts:

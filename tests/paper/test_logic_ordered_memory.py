@@ -66,7 +66,7 @@ def test_it_is_the_plain_loop(slots, training):
     module = encoder(slots=slots).train(training)
     N = slots if training else 2 * slots
     with torch.no_grad():
-        vectors, steps = module.scan([ids(text) for text in TEXTS])
+        vectors, steps = module.scan([ids(text) for text in TEXTS], cuts=())
     for row, text in enumerate(TEXTS):
         expected, history = plain(module, text, N)
         torch.testing.assert_close(vectors[row], expected, rtol=0, atol=1e-10)
@@ -75,6 +75,19 @@ def test_it_is_the_plain_loop(slots, training):
             assert shown == pytest.approx([float(share) for share in whole[N - len(shown) :]], abs=1e-10)
             assert sum(map(float, whole[: N - len(shown)])) == 0, "slots that are left out have no attention"
     assert vectors.std(0).min() > 1e-2, "all vectors alike prove nothing"
+
+
+@pytest.mark.parametrize("slots", [2, 12])
+def test_formulas_that_begin_alike_are_read_as_one(slots):
+    texts = ["( ( not a ) ( or ( b ( and c ) ) ) )", "( ( not a ) ( or ( b ( and d ) ) ) )", "( ( not a ) ( or c ) )"]
+    formulas = [ids(text) for text in (*texts, "( ( not b ) ( or c ) )", "( not a )", "( not b )", "c")]
+    module = encoder(slots=slots)
+    alone = module.scan(formulas, cuts=())
+    for cuts in (3, 5, 7), (1,), (2, 9), (4, 6, 8, 30):
+        vectors, steps = module.scan(formulas, cuts=cuts)
+        torch.testing.assert_close(vectors, alone[0], rtol=0, atol=1e-12)
+        assert sum(map(len, steps)) < sum(map(len, alone[1])) or cuts == (1,)
+    torch.testing.assert_close(module(formulas), alone[0], rtol=0, atol=1e-12)
 
 
 def test_gradients():
@@ -92,7 +105,7 @@ def test_attention_goes_one_slot_deeper_at_most():
 
 def test_heights_are_the_modes_counted_from_below():
     module = encoder(slots=12).eval()
-    _, steps = module.scan([ids(text) for text in TEXTS])
+    _, steps = module.scan([ids(text) for text in TEXTS], cuts=())
     heights = module.heights([ids(text) for text in TEXTS])
     assert [len(row) for row in heights] == [len(text.split()) for text in TEXTS]
     N = steps[-1].shape[1]
@@ -104,7 +117,7 @@ def test_heights_are_the_modes_counted_from_below():
 
 @pytest.mark.parametrize("noise", [0.5, 2.0])
 def test_noise_on_attention_is_as_large_as_named_and_in_training_alone(noise):
-    """In a formula's third token two heights compete, with reach 1: the noise of their difference has twice the variance."""
+    """At a formula's third token two heights compete, both with reach 1: their noises add up."""
     module, formulas = encoder(attention_noise=noise, scale=0.5), [ids("a and b")] * 5000
 
     def odds():

@@ -79,7 +79,9 @@ class ModelConfig:
         return 16 * layers * self.hidden_size * self.hidden_size
 
     def __post_init__(self) -> None:
-        at_least(self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1, slots=1, attention_noise=0)
+        at_least(
+            self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1, slots=1, attention_noise=0
+        )
         most = {"embedding_size": MOST_NEURONS, "hidden_size": MOST_NEURONS, "num_layers": MOST_LAYERS}
         most["slots"] = MOST_NEURONS
         at_most(**{f"model.{name}": (getattr(self, name), limit) for name, limit in most.items()})

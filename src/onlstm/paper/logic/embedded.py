@@ -2,18 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from onlstm.device import moved
 from onlstm.kernels.dropout import dropout
 from onlstm.paper.logic.config import ModelConfig
+from onlstm.paper.logic.formulas import VOCABULARY
 
 CPU = torch.device("cpu")
 _NEW = 0.1
 """Share of a batch in the running mean of the rewards, as in the code of Williams et al. 2018."""
+_CUTS = (3, 5, 7)
+"""Where a batch of the published pairs branches most: an LSTM has a fifth less to compute than without."""
 
 
 def by_step(formulas: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
@@ -21,6 +28,49 @@ def by_step(formulas: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
     lengths = torch.tensor([len(ids) for ids in formulas])
     there = torch.arange(len(formulas[0]))[:, None] < lengths
     return pad_sequence(list(formulas))[there], there.sum(1).tolist()
+
+
+class Part(NamedTuple):
+    """The tokens between two cuts, of each distinct prefix."""
+
+    tokens: Tensor
+    """Time step by time step, longest first."""
+    sizes: Tensor
+    """How many there are at each time step."""
+    parents: Tensor
+    """The prefix in the previous part that each continues."""
+
+
+def parts_of(
+    formulas: Sequence[Tensor], device: torch.device = CPU, cuts: Sequence[int] = _CUTS
+) -> tuple[list[Part], Tensor]:
+    """Return formulas, longest first, in parts, and the place of each one's end among those of all parts.
+
+    Up to each of the cuts in turn, those that are still equal there are one; no cuts: they are as they come. Parts are
+    on the device, but for the sizes of steps.
+    """
+    lengths = np.array([len(ids) for ids in formulas])
+    longest, done, ended = int(lengths[0]), 0, 0
+    grid = np.zeros((longest, len(lengths)), np.int64)  # tokens from 1, by time; 0 behind the end
+    grid.T[np.arange(longest) < lengths[:, None]] = torch.cat(list(formulas)).numpy() + 1
+    row, places = np.zeros_like(lengths), np.empty_like(lengths)  # of each formula in the previous part, and in all
+    parts = []
+    for cut in (*(cut for cut in cuts if cut < longest), longest):
+        alive = int((lengths > done).sum())
+        parents, steps = row[:alive], grid[done:cut, :alive]
+        first = row = np.arange(alive)  # to the end formulas are taken as different
+        if cut < longest:
+            code = reduce(lambda code, step: code * (len(VOCABULARY) + 1) + step, steps, parents)
+            _, first, row = np.unique(code, return_index=True, return_inverse=True)
+            order = first.argsort()  # the longest first again
+            first, row = first[order], order.argsort()[row]
+        there = steps[:, first] > 0
+        tokens = steps[:, first][there] - 1
+        rows, sizes, before = map(torch.from_numpy, (tokens, there.sum(1), parents[first]))
+        parts.append(Part(moved(rows, device), sizes, moved(before, device)))
+        places[:alive] = ended + row
+        done, ended = cut, ended + len(first)
+    return parts, moved(torch.from_numpy(places), device)
 
 
 def hidden(left: Float[Tensor, "n S"], right: Float[Tensor, "n S"]) -> Float[Tensor, "n S"]:

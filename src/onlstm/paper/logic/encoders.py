@@ -18,22 +18,19 @@ mine.py
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from onlstm.device import moved
 from onlstm.errors import UserError, nearest
 from onlstm.kernels import ops
 from onlstm.layer import ONLSTM
 from onlstm.lm.cells.lstm import open_gates
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import CPU, Encoder
+from onlstm.paper.logic.embedded import Encoder, parts_of
 from onlstm.paper.logic.formulas import VOCABULARY
 from onlstm.paper.logic.gumbel_tree import GumbelTreeLSTM
 from onlstm.paper.logic.linear import Linear, linear
@@ -44,15 +41,13 @@ from onlstm.paper.logic.rrnet import RRNet
 _OWN = "name a torch.nn.Module of your own with a whole number `size`, made from a ModelConfig"
 _MASKS = 32
 """Ways in which the embedding of a token is dropped out in a batch."""
-_CUTS = (3, 5, 7)
-"""Where a batch of the published pairs branches most: there is a fifth less to compute than without."""
 
 
 class Recurrent(Encoder):
     """The last hidden state of an ON-LSTM or LSTM; nothing is padded, and what is equal is computed once.
 
-    Formulas are read up to each of `_CUTS` in turn, those that are still equal there as one (and with one dropout). A
-    token's embedding is dropped out in `_MASKS` ways, of which each of its places takes one.
+    Formulas that begin alike are read as one up to there, with one dropout (see `parts_of`). A token's embedding is
+    dropped out in `_MASKS` ways, of which each of its places takes one.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -71,7 +66,7 @@ class Recurrent(Encoder):
             raise UserError(f"model.chunk_size: {error}") from None
 
     def forward(self, formulas: Sequence[Tensor]) -> Tensor:
-        parts, places = _parts(formulas, self.device)
+        parts, places = parts_of(formulas, self.device)
         (first, start, *rest), *others = self._layers()
         masks = _MASKS if self.training and self.dropout.p else 1
         words = F.linear(self.dropout(self.embedding.weight.repeat(masks, 1)), first, start)  # all that there can be
@@ -101,46 +96,6 @@ class Recurrent(Encoder):
             else:
                 weights, recurrent, bias = open_gates(w_ih, dropped, b_ih + b_hh)
                 yield weights, bias, recurrent, self.size
-
-
-class _Part(NamedTuple):
-    """The tokens between two cuts, of each distinct prefix."""
-
-    tokens: Tensor
-    """Time step by time step, longest first."""
-    sizes: Tensor
-    """How many there are at each time step."""
-    parents: Tensor
-    """The prefix in the previous part that each continues."""
-
-
-def _parts(formulas: Sequence[Tensor], device: torch.device = CPU) -> tuple[list[_Part], Tensor]:
-    """Return formulas, longest first, in parts, and the place of each one's end among those of all parts.
-
-    They are on the device, but for the sizes of steps.
-    """
-    lengths = np.array([len(ids) for ids in formulas])
-    longest, done, ended = int(lengths[0]), 0, 0
-    grid = np.zeros((longest, len(lengths)), np.int64)  # tokens from 1, by time; 0 behind the end
-    grid.T[np.arange(longest) < lengths[:, None]] = torch.cat(list(formulas)).numpy() + 1
-    row, places = np.zeros_like(lengths), np.empty_like(lengths)  # of each formula in the previous part, and in all
-    parts = []
-    for cut in (*(cut for cut in _CUTS if cut < longest), longest):
-        alive = int((lengths > done).sum())
-        parents, steps = row[:alive], grid[done:cut, :alive]
-        first = row = np.arange(alive)  # to the end formulas are taken as different
-        if cut < longest:
-            code = reduce(lambda code, step: code * (len(VOCABULARY) + 1) + step, steps, parents)
-            _, first, row = np.unique(code, return_index=True, return_inverse=True)
-            order = first.argsort()  # the longest first again
-            first, row = first[order], order.argsort()[row]
-        there = steps[:, first] > 0
-        tokens = steps[:, first][there] - 1
-        rows, sizes, before = map(torch.from_numpy, (tokens, there.sum(1), parents[first]))
-        parts.append(_Part(moved(rows, device), sizes, moved(before, device)))
-        places[:alive] = ended + row
-        done, ended = cut, ended + len(first)
-    return parts, moved(torch.from_numpy(places), device)
 
 
 class TreeLSTM(Encoder):

@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from onlstm import __version__, files
+from onlstm import __version__, files, memory
 from onlstm.device import find
 from onlstm.errors import UserError
 from onlstm.folder import CONFIG, FORMAT_VERSION, WEIGHTS, read_config
@@ -126,6 +126,7 @@ def run(
 
     `listeners` makes those of one job from its number, from 1, and that of all.
     """
+    memory.keep()
     device, wanted = find(request.device), _wanted(request)
     source = next((job.source for job in wanted.values()), request.source)
     data = Data.load(source, say)

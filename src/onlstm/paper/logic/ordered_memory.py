@@ -15,13 +15,11 @@ over heights p_t is soft, and its cumulative sums say how far a slot is written 
     down          π←_t             those from the highest: how far a slot is replaced by its candidate
     g_v, g_h, g_c vg, hg, cg       gates of the cell: of the lower vector v, of the memory h, of the new content u
 
-A token reaches at most one slot deeper than the one before it, so after t tokens only the highest t slots are in use:
-`M` and `M_hat` have so many and grow, up to N. A formula that has ended leaves the batch, so nothing is padded.
+A token reaches at most one slot deeper than the one before it: after t tokens the highest t slots are in use, up to N.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -30,29 +28,27 @@ from torch.nn import functional as F
 
 from onlstm.kernels.composition import Pass, Weights, fused
 from onlstm.paper.logic.config import ModelConfig
-from onlstm.paper.logic.embedded import Dropout, TreeEncoder, by_step
+from onlstm.paper.logic.embedded import Dropout, TreeEncoder, parts_of
 from onlstm.paper.logic.linear import Linear
 
 _OUT_OF_REACH = 1e-5
 """A slot has attention if at least this share of the previous token lies up to the next higher one (authors' code)."""
 
 
-Compose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
 class Memory(NamedTuple):
     """The state after a token, n slots in use."""
 
+    x: Float[Tensor, "B D"]
     M: Float[Tensor, "B n D"]
     M_hat: Float[Tensor, "B n D"]
     p: Float[Tensor, "B n"]
 
-    def grown(self, x: Float[Tensor, "B D"], N: int) -> "Memory":
-        """Return the memory with one more slot, if there are not N: below the others, and with the last token in it."""
+    def grown(self, N: int) -> "Memory":
+        """Return the memory with one more slot, if there are not N: below the others, and with the token in it."""
         if self.p.shape[1] == N:
             return self
-        M, M_hat = (torch.cat([x[:, None], slots], 1) for slots in (self.M, self.M_hat))
-        return Memory(M, M_hat, F.pad(self.p, (1, 0)))
+        M, M_hat = (torch.cat([self.x[:, None], slots], 1) for slots in (self.M, self.M_hat))
+        return Memory(self.x, M, M_hat, F.pad(self.p, (1, 0)))
 
 
 def attention(beta: Float[Tensor, "B n"], p_prev: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
@@ -65,12 +61,10 @@ def attention(beta: Float[Tensor, "B n"], p_prev: Float[Tensor, "B n"]) -> Float
 class GatedRecursiveCell(nn.Module):
     """The composition of two vectors, σ(g_v) v + σ(g_h) h + σ(g_c) u, not yet normalised; 4 D hidden neurons."""
 
-    def __init__(self, D: int, dropout: float) -> None:
+    def __init__(self, D: int, p: float) -> None:
         super().__init__()
-        self.p = dropout
-        self.gates = nn.Sequential(
-            Dropout(dropout), Linear(2 * D, 4 * D), nn.ReLU(), Dropout(dropout), Linear(4 * D, 4 * D)
-        )
+        self.p = p
+        self.gates = nn.Sequential(Dropout(p), Linear(2 * D, 4 * D), nn.ReLU(), Dropout(p), Linear(4 * D, 4 * D))
 
     def forward(self, v: Float[Tensor, "B D"], h: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         g_v, g_h, g_c, u = self.gates(torch.cat([v, h], -1)).chunk(4, -1)
@@ -96,33 +90,39 @@ class OrderedMemory(TreeEncoder):
 
     def heights(self, formulas: Sequence[Tensor]) -> list[list[int]]:
         with torch.no_grad():
-            steps = self.scan(formulas)[1]
+            steps = self.scan(formulas, cuts=())[1]
         N = steps[-1].shape[1]
         modes = [[N - p.shape[1] + k for k in p.argmax(-1).tolist()] if p.shape[1] else [0] * len(p) for p in steps]
         return [[modes[t][row] for t in range(len(ids))] for row, ids in enumerate(formulas)]
 
-    def scan(self, formulas: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Return the vectors (B, D) of formulas, longest first, and p of every token (rows that have not ended, n)."""
-        N = self.slots if self.training else 2 * self.slots
-        tokens, alive = by_step(formulas)
-        words = self.norm(self.project(self.dropout(self.embedding(tokens.to(self.device)))))
-        x, queries = words.split(alive), self.query(words).split(alive)
-        rows = sum(after * min(t, N) for t, after in enumerate(alive))
-        compose = self.fused(rows) if fused(words) else self.compose
-        empty = x[0].new_zeros(alive[0], 0, self.size)
-        memory, top = Memory(empty, empty, empty[..., 0]), x[0]
-        steps, ended = [memory.p], []
-        for (x_prev, x_t), query in zip(pairwise(x), queries[1:], strict=True):
-            rows = len(x_t)
-            ended.append(top[rows:])
-            before = Memory(*(part[:rows] for part in memory)).grown(x_prev[:rows], N)
-            memory, top = self.step(x_t, query, before, compose)
-            steps.append(memory.p)
-        return torch.cat([top, *reversed(ended)]), steps
+    def scan(self, formulas: Sequence[Tensor], **cuts: Sequence[int]) -> tuple[Tensor, list[Tensor]]:
+        """Return the vectors (B, D) of formulas, longest first, and p of every token (rows that have not ended, n).
 
-    def step(
-        self, x: Float[Tensor, "B D"], query: Float[Tensor, "B D"], before: Memory, compose: Compose
-    ) -> tuple[Memory, Float[Tensor, "B D"]]:
+        Formulas that begin alike are read as one, with one dropout; `cuts=()`: each by itself (see `parts_of`).
+        """
+        N = self.slots if self.training else 2 * self.slots
+        parts, places = parts_of(formulas, self.device, **cuts)
+        slots = sum(rows * min(t, N) for t, rows in enumerate(torch.cat([part.sizes for part in parts]).tolist()))
+        compose = self.fused(slots) if fused(self.embedding.weight) else self.compose
+        memory, steps, last = None, list[Tensor](), list[Tensor]()
+        for part in parts:
+            words, alive = self.norm(self.project(self.dropout(self.embedding(part.tokens)))), part.sizes.tolist()
+            if memory:  # of the beginnings that go on
+                memory = Memory(*(rows.index_select(0, part.parents) for rows in memory))
+            tops = []
+            for x, query in zip(words.split(alive), self.query(words).split(alive), strict=True):
+                if memory:
+                    before = Memory(*(rows[: len(x)] for rows in memory)).grown(N)
+                    memory, top = self.step(x, query, before, compose)
+                else:  # nothing to compose it with
+                    none = x[:, None][:, :0]
+                    memory, top = Memory(x, none, none, none[..., 0]), x
+                steps.append(memory.p)
+                tops.append(top)
+            last += [top[after:] for top, after in zip(tops, [*alive[1:], 0], strict=True)][::-1]
+        return torch.cat(last).index_select(0, places), steps
+
+    def step(self, x: Tensor, query: Tensor, before: Memory, compose: Callable[..., Any]) -> tuple[Memory, Tensor]:
         """Return the memory after the token x, and the highest slot of its M_hat."""
         beta = self.score(query[:, None] + self.key(before.M_hat))[..., 0] / self.size**0.5
         if self.training and self.noise:
@@ -132,7 +132,7 @@ class OrderedMemory(TreeEncoder):
         down = 1 - up + p
         M = torch.lerp(before.M, before.M_hat, down[..., None])
         M_hat, top = compose(x, M, up)
-        return Memory(M, M_hat, p), top
+        return Memory(x, M, M_hat, p), top
 
     def compose(
         self, x: Float[Tensor, "B D"], M: Float[Tensor, "B n D"], up: Float[Tensor, "B n"]
