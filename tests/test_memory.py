@@ -1,6 +1,9 @@
 """Sizes are checked before memory is taken for them: in settings, in model folders, on the command line."""
 
 import json
+import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -93,3 +96,27 @@ def test_on_the_command_line(tmp_path):
             assert (done.code, done.err.count("\n")) == (2, 1)
             assert f"--model.{option} {size}: at most" in done.err or "GB of memory are needed" in done.err
             assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_is_freed_is_kept_for_the_next_time(keeps):
+    """Pages that are taken anew are counted by the system as faults."""
+    program = f"""if True:
+        import ctypes, resource
+        from onlstm import memory
+        if {keeps}:
+            memory.keep()
+        libc, size, pages = ctypes.CDLL(None), 10**8, []
+        libc.malloc.restype = ctypes.c_void_p
+        for _ in range(3):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            block = ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size)))
+            ctypes.memset(block, 1, size)
+            libc.free(block)
+            pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        print(pages[0], pages[2])
+    """
+    first, third = map(int, subprocess.check_output([sys.executable, "-c", program], text=True).split())
+    assert first > 20, "memory is taken"
+    assert third < first / 10 if keeps else third > first / 2

@@ -233,7 +233,9 @@ def test_the_figure_of_logic_from_pairs_to_page(data, tmp_path):
     assert (tmp_path / "out" / "logic-renamed" / "logic.svg").exists()
     (tmp_path / "out" / "logic-renamed" / "result.json").unlink()  # as if cut off before the end
     again = onlstm(*args)
-    assert (again.code, len(re.findall("done already|finished", again.out))) == (0, 3)
+    assert (again.code, len(re.findall("done already|finished", again.out))) == (0, 4), (
+        "three encoders, and the step of the others"
+    )
     page = (tmp_path / "out" / "figure-logic" / "figure-logic.md").read_text()
     assert page in again.out
     assert "## Figure 3: logical inference" in page
