@@ -38,7 +38,7 @@ def check(size: int, what: str, remedy: str) -> None:
 
 def keep() -> None:
     """Let the process keep what it frees, where its malloc is glibc's: it asks for as much again in the next step."""
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_TRIM_THRESHOLD, 2**31 - 1)
         mallopt(_MMAP_MAX, 0)

@@ -67,7 +67,7 @@ class Cell : public torch::CustomClassHolder {
 
 template <typename T, typename E>
 class CellOf final : public Cell {
-  const int64_t D;
+  const int64_t D, kept;  // numbers of what is saved in a row, an even number
   const Packed<T, E> up_1, up_2, down_1, down_2;
   const Tensor b_1, b_2, gain, shift;
   const T eps, scale;
@@ -119,7 +119,7 @@ class CellOf final : public Cell {
  public:
   CellOf(const Tensor& w_1, const Tensor& b_1, const Tensor& w_2, const Tensor& b_2, const Tensor& gain, const Tensor& shift,
          double eps, double p)
-      : D(gain.numel()), up_1(packed(w_1, true)), up_2(packed(w_2, true)), down_1(packed(w_1, false)),
+      : D(gain.numel()), kept((5 * D + 1) / 2 * 2), up_1(packed(w_1, true)), up_2(packed(w_2, true)), down_1(packed(w_1, false)),
         down_2(packed(w_2, false)), b_1(b_1), b_2(b_2), gain(gain), shift(shift), eps(eps), scale(1 / (1 - p)),
         least(least_kept(p)) {}
 
@@ -132,11 +132,11 @@ class CellOf final : public Cell {
     const int64_t R = check(x, M, up), n = M.size(1), rows = save ? n * R : R;
     const Tensor M_hat = at::empty({R, n, D}, x.options()), deviation = at::empty({rows}, x.options());
     const Tensor input = save ? inputs[0] : room(rows, 2 * D), hidden = save ? inputs[1] : room(rows, 4 * D);
-    const Tensor saved = room(save ? rows : 0, 6 * D);
+    const Tensor saved = room(save ? rows : 0, kept);
     expect_room("input", input, rows, 2 * D);
     expect_room("hidden", hidden, rows, 4 * D);
     by_rows(R, [&](int64_t first, int64_t last) {
-      std::vector<T> v((last - first) * D), row(6 * D), wide((last - first) * 4 * D);
+      std::vector<T> v((last - first) * D), row(kept), wide((last - first) * 4 * D);
       std::copy_n(data<T>(x) + first * D, v.size(), v.data());
       for (int64_t k = 0; k < n; ++k) {
         const int64_t top = save ? k * R : 0;
@@ -159,7 +159,7 @@ class CellOf final : public Cell {
           T *to = v.data() + (r - first) * D, *norm = row.data() + 4 * D;
           std::copy_n(wide.data() + (r - first) * 4 * D, 4 * D, row.data());
           compose(row.data(), to, h, norm, data<T>(deviation) + top + r);
-          if (save) put(row.data(), 6 * D, row_of<E>(saved, top + r));
+          if (save) put(row.data(), kept, row_of<E>(saved, top + r));
           const T *scales = data<T>(gain), *shifts = data<T>(shift);
           for (int64_t j = 0; j < D; ++j) to[j] = x_r[j] + share * (norm[j] * scales[j] + shifts[j] - x_r[j]);
           std::copy_n(to, D, data<T>(M_hat) + (r * n + k) * D);
@@ -207,13 +207,13 @@ class CellOf final : public Cell {
     TORCH_CHECK(saved.size() == 2 && gradients.size() == 2, "backward: two saved tensors and two gradients are needed");
     const Tensor &gates = saved[0], &deviation = saved[1], &d_hidden = gradients[0], &d_output = gradients[1];
     for (const Tensor& rows : {hidden, d_hidden, d_output}) expect_room("rows", rows, n * R, 4 * D);
-    expect_room("gates", gates, n * R, 6 * D);
+    expect_room("gates", gates, n * R, kept);
     expect("gradient", d, {R, n, D});
     expect("gradient of the top", d_top, {R, D});
     const Tensor d_x = at::zeros({R, D}, x.options()), d_M = at::empty({R, n, D}, x.options());
     const Tensor d_up = at::empty({R, n}, x.options()), totals = at::zeros({at::get_num_threads(), 10 * D}, x.options());
     by_rows(R, [&](int64_t first, int64_t last) {
-      std::vector<T> wide((last - first) * 4 * D), row(6 * D);
+      std::vector<T> wide((last - first) * 4 * D), row(kept);
       std::vector<T> d_v(data<T>(d_top) + first * D, data<T>(d_top) + last * D);
       T* sums = data<T>(totals) + at::get_thread_num() * 10 * D;  // over rows: gradients of gain, shift, b_1 and b_2
       for (int64_t k = n - 1; k >= 0; --k) {
@@ -223,7 +223,7 @@ class CellOf final : public Cell {
           const T* d_out = data<T>(d) + (r * n + k) * D;
           T *d_r = d_v.data() + (r - first) * D, *d_h = data<T>(d_M) + (r * n + k) * D;
           for (int64_t j = 0; j < D; ++j) d_r[j] += d_out[j];
-          get(row_of<E>(gates, top + r), 6 * D, row.data());
+          get(row_of<E>(gates, top + r), kept, row.data());
           data<T>(d_up)[r * n + k] = backward_norm(data<T>(up)[r * n + k], data<T>(x) + r * D, row.data() + 4 * D,
                                                    data<T>(deviation)[top + r], d_r, data<T>(d_x) + r * D, sums);
           backward_gates(row.data(), v, h, d_r, d_h);

@@ -11,8 +11,8 @@ from onlstm.lm.config import MOST_LAYERS, MOST_NEURONS
 from onlstm.paper.logic.formulas import VOCABULARY
 from onlstm.train.config import FitConfig
 
-_MOST_PAIRS, _MOST_SEEDS = 10_000_000, 1000
-"""Pairs that fit in memory, and seeds that anybody could mean."""
+_MOST_PAIRS, _MOST_SEEDS, _MOST_NOISE = 10_000_000, 1000, 1000
+"""Pairs that fit in memory, and seeds and noise that anybody could mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class ModelConfig:
             self, "model.", embedding_size=1, hidden_size=1, num_layers=1, chunk_size=1, slots=1, attention_noise=0
         )
         most = {"embedding_size": MOST_NEURONS, "hidden_size": MOST_NEURONS, "num_layers": MOST_LAYERS}
-        most["slots"] = MOST_NEURONS
+        most |= {"slots": MOST_NEURONS, "attention_noise": _MOST_NOISE}
         at_most(**{f"model.{name}": (getattr(self, name), limit) for name, limit in most.items()})
         for name in ("dropout", "dropout_embedding", "dropout_classifier", "weight_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
