@@ -17,6 +17,7 @@ SHAPES = [
     (100, 130, 67),
     (40, 2600, 70),
     (0, 3, 4),
+    (3, 0, 4),
     (3, 4, 0),
 ]
 """Rows of A, columns of A, columns of B; a product keeps 42 rows and 1,024 columns of A in the cache."""

@@ -139,6 +139,20 @@ def test_a_repeated_layer_is_the_layer():
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)  # and nothing is left of the pass before
 
 
+@pytest.mark.parametrize("narrow", [False, pytest.param(True, marks=BFLOAT16)])
+def test_a_layer_that_reads_nothing_learns_nothing(narrow):
+    """As when no formula of a batch takes an action of RRNet's; memory that is not written reads as NaN."""
+    layer = Linear(5, 3)
+    layer.narrow = narrow
+    torch.use_deterministic_algorithms(True)
+    try:
+        for apply in (layer, Repeated(layer)):
+            gradients = torch.autograd.grad(apply(torch.empty(0, 5)).sum(), layer.parameters())
+            assert not any(gradient.any() for gradient in gradients)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_a_repeated_layer_is_freed_with_its_graph():
     """A cycle through autograd's nodes is invisible to Python's garbage collector."""
     repeated = Repeated(Linear(4, 4))

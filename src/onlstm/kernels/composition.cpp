@@ -1,9 +1,8 @@
 // The fused CPU kernel behind composition.py: the cell of Ordered Memory, from the lowest slot of a stack to the highest,
 // forward and backward. It computes what `OrderedMemory.compose` computes under autograd, with its names. Rows (formulas)
 // do not touch each other, so threads share rows and go through all slots alone. Factors of products are of type T, like
-// all else, or (E, narrow) of bfloat16; those of the weights' gradients are left where the caller wants them, for one product
-// over a whole pass.
-// Order of this file: forward, backward, host functions, registration.
+// all else, or (E, narrow) of bfloat16; those of the weights' gradients go where the caller wants them, for one product over a
+// whole pass. Order of this file: forward, backward, host functions, registration.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/custom_class.h>

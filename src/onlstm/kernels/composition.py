@@ -48,7 +48,8 @@ class Pass:
         exact = (weight.detach().contiguous() for weight in weights)
         narrow = narrow and build.has_bfloat16("composition")
         kernel = torch.classes.onlstm_composition.Cell(*exact, eps, p, narrow)
-        self._cell = _Cell(kernel, p > 0, rows, weights.gain.bfloat16() if narrow else weights.gain)
+        gain = weights.gain.detach()
+        self._cell = _Cell(kernel, p > 0, rows, gain.bfloat16() if narrow else gain)
         self._taps = _Weights.apply(self._cell, *weights)  # type: ignore[no-untyped-call]
 
     def __call__(self, x: Tensor, M: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:

@@ -36,9 +36,10 @@ class Second final : public torch::CustomClassHolder {
     TORCH_CHECK(!bias || (bias->is_contiguous() && bias->scalar_type() == at::kFloat && bias->numel() == B.N),
                 "bias: ", B.N, " float32 numbers are needed");
     const float* first_row = bias ? bias->const_data_ptr<float>() : nullptr;
-    const Tensor C = columns ? at::zeros({M, B.N}, A.options()) : at::empty({M, B.N}, A.options());
-    if (columns && bias) C.copy_(bias->expand({M, B.N}));
-    at::parallel_for(0, M, 16, [&](int64_t first, int64_t last) {
+    const bool adds = columns || !B.K;  // to what is there
+    const Tensor C = adds ? at::zeros({M, B.N}, A.options()) : at::empty({M, B.N}, A.options());
+    if (adds && bias) C.copy_(bias->expand({M, B.N}));
+    at::parallel_for(0, B.K ? M : 0, 16, [&](int64_t first, int64_t last) {
       const float* a = A.const_data_ptr<float>() + first * (columns ? 1 : ld);
       float* c = C.data_ptr<float>() + first * B.N;
       if (columns) B.add_transposed(last - first, a, ld, c, B.N);
