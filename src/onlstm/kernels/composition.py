@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from onlstm.kernels import build
-from onlstm.kernels.product import product
+from onlstm.kernels.factor import multiply
 
 _ROWS = 1024
 """Matrices of a pass have a multiple of so many rows: torch compiles a product in bfloat16 for each number."""
@@ -112,7 +112,7 @@ class _Cell:
 
 
 def _product(A: Tensor, B: Tensor) -> Tensor:
-    return (A @ B).float() if A.dtype == torch.bfloat16 else product(A, B)
+    return (A @ B).float() if A.dtype == torch.bfloat16 else multiply(A, B)
 
 
 class _Weights(Function):

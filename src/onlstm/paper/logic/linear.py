@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from onlstm.kernels import product
-from onlstm.kernels.product import Factor
+from onlstm.kernels.factor import Factor, multiply
 
 
 class Linear(nn.Linear):
@@ -78,7 +77,7 @@ class _Weights(Function):
     def backward(ctx: Any, *d_bias: Tensor) -> tuple[Tensor | None, ...]:
         d_products, inputs = map(torch.cat, zip(*ctx.uses.pairs, strict=True))
         ctx.uses.pairs.clear()
-        return None, product.product(d_products.T, inputs, narrow=ctx.uses.narrow), *d_bias
+        return None, multiply(d_products.T, inputs, narrow=ctx.uses.narrow), *d_bias
 
 
 class _Use(Function):
@@ -111,8 +110,8 @@ class _Product(Function):
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
         return (
-            product.product(d[0], weight, narrow=ctx.narrow) if of_x else None,
-            product.product(d[0].T, x, narrow=ctx.narrow) if of_weight else None,
+            multiply(d[0], weight, narrow=ctx.narrow) if of_x else None,
+            multiply(d[0].T, x, narrow=ctx.narrow) if of_weight else None,
             d[0].sum(0) if of_bias else None,
             None,
         )

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from onlstm.kernels import build, product
-from onlstm.kernels.product import Factor
+from onlstm.kernels import build
+from onlstm.kernels.factor import Factor, multiply
 
-pytestmark = pytest.mark.skipif(not build.load("product"), reason="the C++ kernel could not be built")
-BFLOAT16 = pytest.mark.skipif(not build.has_bfloat16("product"), reason="this processor has no bfloat16")
+pytestmark = pytest.mark.skipif(not build.load("factor"), reason="the C++ kernel could not be built")
+BFLOAT16 = pytest.mark.skipif(not build.has_bfloat16("factor"), reason="this processor has no bfloat16")
 SHAPES = [
     (1, 1, 1),
     (1, 7, 5),
@@ -67,8 +67,8 @@ def test_products_are_those_of_float64(M, K, N, narrow, threads):
 
 def test_a_row_may_stand_for_all():
     row, B = torch.randn(1, 5), torch.randn(5, 4)
-    torch.testing.assert_close(product.product(row.expand(3, 5), B), (row @ B).expand(3, 4))
-    torch.testing.assert_close(product.product(torch.ones(()).expand(3, 5), B), B.sum(0).expand(3, 4))
+    torch.testing.assert_close(multiply(row.expand(3, 5), B), (row @ B).expand(3, 4))
+    torch.testing.assert_close(multiply(torch.ones(()).expand(3, 5), B), B.sum(0).expand(3, 4))
 
 
 @pytest.mark.parametrize("narrow", [False, pytest.param(True, marks=BFLOAT16)])
@@ -77,7 +77,7 @@ def test_threads_change_no_value(narrow):
     values = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        values.append(product.product(A, B, narrow=narrow))
+        values.append(multiply(A, B, narrow=narrow))
     torch.set_num_threads(1)
     assert torch.equal(*values)
 

@@ -1,4 +1,4 @@
-// The CPU kernel behind product.py: a matrix B, rearranged once, for any number of products A B, in float32 or with factors
+// The CPU kernel behind factor.py: a matrix B, rearranged once, for any number of products A B, in float32 or with factors
 // rounded to bfloat16. Both may be transposed: either the rows or the columns are contiguous. Threads share the rows of A.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -51,7 +51,7 @@ class Second final : public torch::CustomClassHolder {
 
 }  // namespace
 
-TORCH_LIBRARY(onlstm_product, m) {
+TORCH_LIBRARY(onlstm_factor, m) {
   m.class_<Second>("Factor").def(torch::init<const Tensor&, bool>()).def("times", &Second::times);
   m.def("has_bfloat16() -> bool", [] { return has_bfloat16; });
 }

@@ -1,4 +1,4 @@
-"""Products of matrices in the C++ kernel product.cpp, in float32 or with factors rounded to bfloat16.
+"""Products of matrices in the C++ kernel factor.cpp, in float32 or with factors rounded to bfloat16.
 
 torch's product in float32 has half the speed on AMD's processors, and that in bfloat16 compiles anew for each number of
 rows. Other types, devices and machines take it all the same.
@@ -28,9 +28,9 @@ class Factor:
         self._narrow = narrow
         self._kernel: Any = None
         self._B = B
-        if B.device.type == "cpu" and B.dtype == torch.float32 and build.load("product"):
-            self._narrow = narrow and build.has_bfloat16("product")
-            self._kernel = torch.classes.onlstm_product.Factor(_contiguous(B), self._narrow)
+        if B.device.type == "cpu" and B.dtype == torch.float32 and build.load("factor"):
+            self._narrow = narrow and build.has_bfloat16("factor")
+            self._kernel = torch.classes.onlstm_factor.Factor(_contiguous(B), self._narrow)
         elif narrow:
             self._B = B.bfloat16()
 
@@ -44,7 +44,7 @@ class Factor:
         return product if bias is None else product + bias.detach()
 
 
-def product(A: Tensor, B: Tensor, *, narrow: bool = False) -> Tensor:
+def multiply(A: Tensor, B: Tensor, *, narrow: bool = False) -> Tensor:
     """Return A B, without gradients."""
     first, *others = (
         Factor(rows, narrow=narrow).times(columns)

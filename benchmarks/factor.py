@@ -1,7 +1,7 @@
-"""Products of matrices by the kernel (`onlstm.kernels.product`) against torch's, at the sizes of the encoders of logic.
+"""Products of matrices by the kernel (`onlstm.kernels.factor`) against torch's, at the sizes of the encoders of logic.
 
 Both in turn, in one run; the first product of a size, for which torch compiles in bfloat16, does not count. Prints
-ratios of times (above 1: the kernel is faster); writes them and GFLOP/s to results/product.json.
+ratios of times (above 1: the kernel is faster); writes them and GFLOP/s to results/factor.json.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from onlstm import files
-from onlstm.kernels.product import Factor, product
+from onlstm.kernels.factor import Factor, multiply
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {
@@ -49,7 +49,7 @@ def measure(M: int, K: int, N: int, *, narrow: bool, repeats: int) -> dict[str, 
     difference = float((known.times(A) - (a.double() @ b.double())).norm() / (A @ B).norm())
     if not difference < 1e-5:
         raise SystemExit(f"the two ways differ by {difference:.1e}; not reporting")
-    ways = {"torch": lambda: a @ b, "kernel": lambda: product(A, B, narrow=narrow), "repeated": lambda: known.times(A)}
+    ways = {"torch": lambda: a @ b, "kernel": lambda: multiply(A, B, narrow=narrow), "repeated": lambda: known.times(A)}
     spent, work = seconds(ways, repeats), 2 * M * K * N / 1e9
     rates = {name: work / time for name, time in spent.items()}
     return {"faster": spent["torch"] / spent["kernel"], "repeated": spent["torch"] / spent["repeated"]} | {
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "product.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "factor.json")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rows: dict[str, dict[str, dict[str, float]]] = {}
